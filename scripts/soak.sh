@@ -22,6 +22,7 @@ sim() {
 echo "== $seeds seeds"
 sim --seeds "$seeds"
 sim --seeds "$seeds" --workflows
+sim --seeds "$seeds" --crashes
 sim --seeds "$seeds" --schedules
 sim --seeds "$seeds" --fleets
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use baton_core::bugs::{Bug, Bugs};
 use baton_sim::campaign::{Outcome, Totals, run_seed};
-use baton_sim::checkers::{self, Violation};
+use baton_sim::checkers::Violation;
 use baton_sim::swarm::Shape;
 use baton_sim::trace::Detail;
 use baton_sim::{chronos, fleets};
@@ -22,6 +22,7 @@ use serde_json::json;
   baton-sim --bug sequence-unchecked --seeds 2000
   baton-sim --seed 17 --trace
   baton-sim --workflows --seeds 1000
+  baton-sim --crashes --seeds 1000
   baton-sim --schedules --seeds 5000
   baton-sim --fleets --seeds 2000
 
@@ -43,11 +44,14 @@ struct Args {
     /// Also submit, halt and resume workflows.
     #[arg(long)]
     workflows: bool,
+    /// Kill the processes of workers all the time, and let nothing else go wrong.
+    #[arg(long)]
+    crashes: bool,
     /// Simulate schedules of a library over years instead of a cluster.
-    #[arg(long, conflicts_with_all = ["workers", "instances", "workflows"])]
+    #[arg(long, conflicts_with_all = ["workers", "instances", "workflows", "crashes"])]
     schedules: bool,
     /// Simulate fleets and their cluster manager instead of a cluster.
-    #[arg(long, conflicts_with_all = ["workers", "instances", "workflows", "schedules"])]
+    #[arg(long, conflicts_with_all = ["workers", "instances", "workflows", "crashes", "schedules"])]
     fleets: bool,
     /// Enable this seeded bug; stop at the first seed that detects it.
     #[arg(long, value_name = "NAME", value_parser = parse_bug)]
@@ -94,11 +98,13 @@ fn main() -> ExitCode {
 
 impl Args {
     fn shape(&self) -> Shape {
-        Shape {
+        let asked = Shape {
             workers: self.workers,
             instances: self.instances,
-            workflows: self.has_workflows(),
-        }
+            workflows: self.workflows,
+            crashes: self.crashes,
+        };
+        self.bug.map_or(asked, |bug| asked.for_bug(bug))
     }
 
     /// A bug of schedules implies `--schedules`.
@@ -109,12 +115,6 @@ impl Args {
     /// A bug of fleets implies `--fleets`.
     fn is_about_fleets(&self) -> bool {
         self.fleets || self.bug.is_some_and(|bug| fleets::BUGS.contains(&bug))
-    }
-
-    /// A bug of runs implies `--workflows`.
-    fn has_workflows(&self) -> bool {
-        let about_runs = |bug| checkers::runs::BUGS.contains(&bug);
-        self.workflows || self.bug.is_some_and(about_runs)
     }
 
     fn run_seed(&self, seed: u64, detail: Detail) -> Outcome {

@@ -3,10 +3,12 @@
 //! Uniform faults hide bugs, because everything recovers by luck. So each seed enables a subset
 //! of the fault kinds and draws the intensity of each.
 
+use baton_core::bugs::Bug;
 use baton_core::scheduler::StoreMode;
 use baton_model::cpu::{CORE, NodeSizes};
 use baton_model::device::{DeviceLists, GPU};
 
+use crate::checkers::runs;
 use crate::rng::Rng;
 use crate::time::{MILLI, Micros, SECOND};
 
@@ -17,6 +19,23 @@ pub struct Shape {
     pub instances: Option<u32>,
     /// Whether clients also submit workflows.
     pub workflows: bool,
+    /// Whether the processes of workers are killed all the time, and nothing else goes wrong.
+    pub crashes: bool,
+}
+
+/// The seeded bugs that need several processes of a worker to die within moments.
+const CRASH_BUGS: &[Bug] = &[Bug::StraysUnawaited];
+
+impl Shape {
+    /// With what a seeded bug needs to show itself.
+    #[must_use]
+    pub fn for_bug(self, bug: Bug) -> Self {
+        Self {
+            workflows: self.workflows || runs::BUGS.contains(&bug),
+            crashes: self.crashes || CRASH_BUGS.contains(&bug),
+            ..self
+        }
+    }
 }
 
 /// The kinds of faults.
@@ -70,6 +89,9 @@ pub enum FaultKind {
     /// A worker is told to end in order; it is started again later. Drawn apart from the others,
     /// with workers that end by themselves.
     WorkerLeaves,
+    /// Every process of Baton on a host but the reaper is killed at once; what tasks have started goes on. The next coordinator may be stopped before it has cleared anything up. Only where crashes are
+    /// asked for.
+    BatonKilled,
     /// A host comes back after a long time while another is silent; then the scheduler crashes
     /// and hears the silent one first.
     Swizzle,
@@ -214,6 +236,8 @@ pub struct Mix {
     pub store: StoreMix,
     /// The enabled faults, with the mean time between two.
     pub faults: Vec<(FaultKind, Micros)>,
+    /// Whether these are all: none is drawn apart from them.
+    pub only_crashes: bool,
     /// Whether a worker that is cut off at the end of the safety phase stays so.
     pub freeze_one: bool,
 }
@@ -276,10 +300,31 @@ impl Mix {
                 slow_max: rng.pick(&[SECOND, 5 * SECOND, 20 * SECOND]),
             },
             faults: draw_faults(rng),
+            only_crashes: shape.crashes,
             freeze_one: rng.chance(200),
         }
         .with_theme(rng, shape)
         .with_runs(rng, shape)
+        .with_crashes(rng, shape)
+    }
+
+    /// Several processes of a worker die within moments, over and over: a successor finds what its
+    /// predecessor had not finished to clear up.
+    fn with_crashes(mut self, rng: &mut Rng, shape: Shape) -> Self {
+        if !shape.crashes {
+            return self;
+        }
+        let kinds = [
+            FaultKind::RunnerCrash,
+            FaultKind::CoordinatorCrash,
+            FaultKind::AgentCrash,
+            FaultKind::BatonKilled,
+        ];
+        self.faults = kinds
+            .map(|kind| (kind, rng.within(5, 30) * SECOND))
+            .to_vec();
+        self.tasks = 1_000;
+        self
     }
 
     /// With workflows there are fewer other instances, and all are short, so that runs progress

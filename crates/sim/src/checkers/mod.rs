@@ -342,10 +342,14 @@ impl Checkers {
             _ => false,
         };
         let agrees = truth.is_some_and(|truth| {
-            // A program of a gang also fails by itself when a member is lost.
             let is_blamed = outcome == Outcome::Killed(KillCause::MemberLost);
-            let is_cause = self.gangs.is_incomplete(lease) && !truth.is_success();
-            (is_blamed && is_cause) || self.signals.agree(lease, truth, outcome)
+            if is_blamed && self.gangs.is_incomplete(lease) {
+                // A program of a gang also fails by itself when a member is lost. One that is told to end then may have
+                // succeeded unseen: its runner was dead.
+                let requested = Outcome::Killed(KillCause::Requested);
+                return !truth.is_success() || self.signals.agree(lease, truth, requested);
+            }
+            self.signals.agree(lease, truth, outcome)
         });
         if !agrees && !unseen {
             let truth = truth.map_or("still running or never started".to_owned(), |it| {

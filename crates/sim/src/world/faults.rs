@@ -48,6 +48,7 @@ impl World {
             FaultKind::HostReplaced => self.replace(host),
             FaultKind::Impostor => self.add_impostor(host),
             FaultKind::CrashLoop => self.crash_again(host, 12),
+            FaultKind::BatonKilled => self.kill_baton(host),
             FaultKind::HostCloned => self.clone_host(host),
             FaultKind::ChecksFail => self.fail_checks(host),
             FaultKind::LaunchesFail => self.fail_launches(host),
@@ -193,6 +194,24 @@ impl World {
         let is_stopped = agent.is_some_and(|agent| agent.paused);
         if !is_stopped || self.hosts[host].reaper.is_some() {
             self.coordinator_crash(host);
+        }
+    }
+
+    /// Kills all processes of Baton but the reaper, which clears up if no agent comes back.
+    fn kill_baton(&mut self, host: usize) {
+        for ticks in self.hosts[host].workload.runners() {
+            self.runner_dies(host, ticks);
+        }
+        self.crash_coordinator(host);
+        self.agent_crash(host, SECOND);
+    }
+
+    /// Stops a coordinator that has just been started in place of a dead one.
+    pub(super) fn stop_successor(&mut self, host: usize) {
+        let mut faults = self.mix.faults.iter();
+        let is_asked = faults.any(|(kind, _)| *kind == FaultKind::BatonKilled);
+        if is_asked && !self.calm && self.fault_rng.chance(300) {
+            self.pause_coordinator(host);
         }
     }
 

@@ -354,6 +354,17 @@ impl World {
             let first = self.fault_rng.below(2 * mean);
             self.at(first, Event::Strike(kind, mean));
         }
+        if !self.mix.only_crashes {
+            self.populate_rare_faults();
+        }
+        self.populate_tenures();
+        self.populate_gangs();
+        self.at(0, Event::ClientWake);
+        self.at(SAFETY_PHASE, Event::Calm);
+    }
+
+    /// The faults that are drawn apart from the others.
+    fn populate_rare_faults(&mut self) {
         let is_private = self.is_durable() && !self.is_shared;
         if is_private && self.copies_rng.chance(STORE_COPIED) {
             let mean = 600 * SECOND;
@@ -376,10 +387,6 @@ impl World {
             let first = self.bad_rng.below(2 * mean);
             self.at(first, Event::Strike(FaultKind::WorkFails, mean));
         }
-        self.populate_tenures();
-        self.populate_gangs();
-        self.at(0, Event::ClientWake);
-        self.at(SAFETY_PHASE, Event::Calm);
     }
 
     /// True once the liveness phase is complete.

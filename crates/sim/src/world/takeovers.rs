@@ -119,6 +119,9 @@ impl World {
         self.install(index, supervisor, guard);
         self.pass_on(index, found.replies);
         self.agent_perform_all(index, actions);
+        if found.state != CoordinatorState::Running {
+            self.stop_successor(index);
+        }
     }
 
     /// Begins the next incarnation, with the ends of the one before. All its processes are dead.

@@ -111,7 +111,7 @@ impl Workload {
     }
 
     /// The runners that a fault may kill alone.
-    fn runners(&self) -> Vec<u64> {
+    pub(super) fn runners(&self) -> Vec<u64> {
         let all = self.programs.iter();
         let runners = all.filter(|(_, it)| it.role == Role::Runner);
         runners.map(|(ticks, _)| *ticks).collect()

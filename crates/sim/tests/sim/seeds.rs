@@ -8,7 +8,7 @@ use baton_sim::campaign::{Totals, run_seed};
 use baton_sim::swarm::Shape;
 use baton_sim::time::SECOND;
 use baton_sim::trace::Detail;
-use baton_sim::{checkers, chronos, fleets};
+use baton_sim::{chronos, fleets};
 
 /// Seeds to search for each bug: more than the slowest needs, and well below the limit of 2,000.
 const BUG_SEEDS_MAX: u64 = 2_000;
@@ -52,6 +52,18 @@ fn workflow_runs_have_no_violations() {
     }
     let [once, again] = [3, 3].map(|seed| run_with_workflows(seed, Bugs::NONE));
     assert_eq!(once.trace_hash, again.trace_hash);
+}
+
+#[test]
+fn crashes_of_processes_that_die_together_have_no_violations() {
+    let shape = Shape {
+        crashes: true,
+        ..Shape::default()
+    };
+    for seed in 0..30 {
+        let outcome = run_seed(seed, shape, Bugs::NONE, Detail::Hash);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+    }
 }
 
 /// Each of these seeds once found a violation. A seed loses its scenario when the simulator
@@ -206,13 +218,9 @@ fn every_seeded_bug_is_found_by_its_checker() {
     let elsewhere = [chronos::BUGS, fleets::BUGS].concat();
     let of_a_cluster = Bug::ALL.iter().filter(|bug| !elsewhere.contains(bug));
     for bug in of_a_cluster {
-        let run = if checkers::runs::BUGS.contains(bug) {
-            run_with_workflows
-        } else {
-            run
-        };
-        let found = (0..BUG_SEEDS_MAX)
-            .find_map(|seed| run(seed, Bugs::only(*bug)).violation.map(|it| (seed, it)));
+        let shape = Shape::default().for_bug(*bug);
+        let run = |seed| run_seed(seed, shape, Bugs::only(*bug), Detail::Hash);
+        let found = (0..BUG_SEEDS_MAX).find_map(|seed| run(seed).violation.map(|it| (seed, it)));
         let Some((seed, violation)) = found else {
             panic!("{} was not found in {BUG_SEEDS_MAX} seeds", bug.name());
         };
