@@ -105,7 +105,8 @@ impl Reaper {
     }
 
     fn send_guard(&mut self) {
-        let sent = self.link.as_ref().map(|link| link.set_guard(self.guard));
+        let (guard, now) = (self.guard, clock::now().mono);
+        let sent = self.link.as_mut().map(|link| link.set_guard(guard, now));
         if let Some(Err(error)) = sent {
             self.drop_link("inform", &error);
         }

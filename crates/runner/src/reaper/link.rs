@@ -9,10 +9,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use baton_core::protocol::worker::guard::Backstop;
 use baton_fs::private;
 use baton_model::ids::BootId;
 use baton_model::json;
 use baton_model::task::Identity;
+use baton_model::time::Mono;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::messages::{MESSAGE_BYTES_MAX, Reply, Request, VERSION};
@@ -52,6 +54,8 @@ pub struct Link {
     identity: Identity,
     /// The number of the last exit received.
     last_exit: u64,
+    /// What it was told last; none if it may have the order of an earlier agent.
+    told: Option<Backstop>,
 }
 
 impl ReaperSpec {
@@ -128,6 +132,7 @@ impl ReaperSpec {
                     packets,
                     identity: identity.ok_or(io::ErrorKind::ConnectionReset)?,
                     last_exit: 0,
+                    told: None,
                 })
             }
             other => {
@@ -168,11 +173,23 @@ impl Link {
 
     /// Passes the order of the dead-man timer on that is in force; `None` if no work is left.
     ///
+    /// If the reaper may be killing by the order before, this returns when it has read the new one: it could
+    /// take what is launched then for what it is to kill.
+    ///
     /// # Errors
-    /// If the reaper is gone, or has not read for long.
-    pub fn set_guard(&self, guard: Option<Guard>) -> io::Result<()> {
+    /// If the reaper is gone, or does not answer.
+    pub fn set_guard(&mut self, guard: Option<Guard>, now: Mono) -> io::Result<()> {
+        let mut backstop = Backstop::default();
+        backstop.set(guard.map(Into::into));
+        let before = self.told.replace(backstop);
         let bytes = serde_json::to_vec(&Request::Guard(guard))?;
-        self.packets.send(&bytes, &[])
+        self.packets.send(&bytes, &[])?;
+        if before.is_some_and(|before| !before.is_due(now)) {
+            return Ok(());
+        }
+        // It reads requests in their order, and none while it kills.
+        let nothing = Request::Exits { after: u64::MAX };
+        self.exchange(&nothing, &[]).map(drop)
     }
 
     /// Adds the exits of the reaper's children that are new.
@@ -243,5 +260,87 @@ fn receive(packets: &Packets) -> io::Result<Reply> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use baton_model::ids::{BootId, Epoch};
+    use baton_model::time::{Millis, Stamp};
+
+    use super::*;
+    use crate::sys::clock;
+
+    fn guard(deadline: Mono) -> Guard {
+        Guard {
+            deadline,
+            grace: Millis(5),
+            kill_max: Millis(8),
+            epoch: Epoch(1),
+            stamp: Stamp(deadline),
+        }
+    }
+
+    /// Reads requests as a reaper that kills until it has read `count` of them.
+    fn read(agent: &Packets, count: usize) -> Vec<Request> {
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let mut requests = Vec::new();
+        while requests.len() < count {
+            let waited = poll(&mut [PollFd::new(agent, PollFlags::IN)], None);
+            waited.expect("it can be waited for");
+            let packet = agent.receive(&mut buffer).expect("readable");
+            let packet = packet.expect("the agent is here");
+            let request = json::from_slice(&buffer[..packet.bytes]);
+            requests.push(request.expect("a request"));
+        }
+        requests
+    }
+
+    #[test]
+    fn an_order_after_an_overdue_one_is_awaited() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("reaper.sock");
+        let listener = listen_at(&path).expect("it listens");
+        let agent = Packets::connect(&path).expect("it is there");
+        let reaper = Packets::accept(listener.as_fd()).expect("accepted");
+        let reaper = reaper.expect("one waits");
+        let boot = BootId(1);
+        let me = identity::identify(boot, std::process::id()).expect("readable");
+        let mut link = Link {
+            packets: agent,
+            identity: me.expect("alive"),
+            last_exit: 0,
+            told: None,
+        };
+        let now = clock::now().mono;
+        let ahead = guard(now + Millis::from_secs(1_000));
+        let settled = Reply::Exits {
+            exits: Vec::new(),
+            last: 0,
+            has_more: false,
+        };
+        let settled = serde_json::to_vec(&settled).expect("JSON");
+        // One that was found may have any order, and the second follows one that is over.
+        for before in [None, Some(guard(Mono(0)))] {
+            if let Some(before) = before {
+                let mut backstop = Backstop::default();
+                backstop.set(Some(before.into()));
+                link.told = Some(backstop);
+            }
+            thread::scope(|scope| {
+                let told = scope.spawn(|| link.set_guard(Some(ahead), now));
+                let requests = read(&reaper, 2);
+                assert_eq!(requests[0], Request::Guard(Some(ahead)));
+                assert!(!told.is_finished(), "it waits for the answer");
+                reaper.send(&settled, &[]).expect("sent");
+                told.join().expect("no panic").expect("told");
+            });
+        }
+        // The next one is not: nothing was to be killed.
+        let later = guard(now + Millis::from_secs(1_005));
+        link.set_guard(Some(later), now).expect("told");
+        assert_eq!(read(&reaper, 1), [Request::Guard(Some(later))]);
     }
 }
