@@ -79,6 +79,17 @@ impl CredentialArgs {
         }
     }
 
+    /// The CA of workers on other hosts. A certificate of this host is none of theirs.
+    pub(crate) fn ca_alone(&self) -> Result<Option<&Path>, Failure> {
+        if self.cert.is_some() || self.key.is_some() {
+            return Err(Failure::usage(
+                "each host has its own certificate and key: put them there, and pass their paths to the workers, \
+                 after `--`",
+            ));
+        }
+        Ok(self.ca.as_deref())
+    }
+
     /// Refuses client options on a server command, where the server's TLS options were meant.
     pub(crate) fn reject_for_server(&self) -> Result<(), Failure> {
         let is_set = self.ca.is_some() || self.cert.is_some() || self.key.is_some();

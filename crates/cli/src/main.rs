@@ -40,6 +40,7 @@ mod completions;
 mod config;
 mod connection;
 mod credentials;
+mod deploy;
 mod doctor;
 mod down;
 mod help;

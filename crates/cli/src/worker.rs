@@ -17,12 +17,13 @@ use baton_model::placement::{Capacity, Offer, WORKER_LABEL};
 use baton_model::time::Millis;
 use baton_runner::sys::clock;
 use baton_tls::{ClientFiles, Trust};
-use clap::Args;
+use clap::{Args, Subcommand};
 
 use crate::credentials::CredentialArgs;
+use crate::deploy::Deploy;
 use crate::lifetime::LifetimeArgs;
 use crate::output::{CommandResult, Failure};
-use crate::{logging, worker_name};
+use crate::{deploy, logging, worker_name};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -46,8 +47,10 @@ shows more.";
 
 /// Run a worker, which executes attempts leased by a scheduler
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Worker {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// Worker address of the scheduler, or @FILE for a file that has it, which is read again for each
     /// connection; several, separated by commas, are tried in turn
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8081")]
@@ -93,6 +96,19 @@ pub(crate) struct Worker {
     /// up`, which can read the server's file
     #[arg(long, value_name = "FILE", hide = true)]
     pin: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    Deploy(Box<Deploy>),
+}
+
+/// Refuses arguments that no worker takes.
+fn check_arguments(words: &[String]) -> Result<(), clap::Error> {
+    let command = clap::Command::new("baton worker");
+    let command = CredentialArgs::augment_args(Worker::augment_args(command));
+    let words = [&["baton worker".to_owned()], words].concat();
+    command.try_get_matches_from(words).map(drop)
 }
 
 /// Other spellings of known resources, which as custom ones would never be requested.
@@ -169,6 +185,9 @@ fn proxy(text: &str) -> Result<ProxyChoice, String> {
 
 /// Runs a worker until it receives a signal to end.
 pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResult {
+    if let Some(Action::Deploy(command)) = &command.action {
+        return deploy::run(command, credentials, check_arguments);
+    }
     let _logging = logging::init(true);
     let pattern = command.name.as_deref().unwrap_or("{host}");
     let name = worker_name::expand(pattern, &worker_name::Host::current());

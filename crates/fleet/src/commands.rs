@@ -12,7 +12,7 @@ use baton_model::fleet::{CommandOptions, JobSighting, JobState};
 
 use crate::driver::{Driver, Fleet, JobRequest, SubmitError};
 use crate::exec::{ExecError, Inheritance, Invocation, Output};
-use crate::script::{Lifetime, Number, Pilots, SIGNAL_CHILDREN, run_all};
+use crate::script::{Around, Lifetime, Number, Pilots, SIGNAL_CHILDREN, run_all};
 use crate::site::write_file;
 
 /// The exit status of `start` for "it is unclear whether the job exists" (`EX_TEMPFAIL`).
@@ -119,7 +119,7 @@ impl Commands<'_> {
             .collect();
         format!(
             "#!/bin/sh\numask 077\n{}",
-            run_all(self.fleet, &commands, SIGNAL_CHILDREN, "")
+            run_all(Around::of(self.fleet.spec), &commands, SIGNAL_CHILDREN, "")
         )
     }
 }

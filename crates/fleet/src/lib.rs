@@ -14,7 +14,7 @@
 //! | `token` | tokens that are issued for pilots, and their files |
 //! | `slurm` | Slurm, by `sbatch`, `squeue` and `scancel` |
 //! | `logs` | the ends of logs that are files of this host |
-//! | `hosts` | processes of this host, and of others by `ssh` |
+//! | `hosts` | processes of this host, and of others by `ssh`; workers that people start there |
 //! | `commands` | three commands of the user |
 //!
 //! A submission is *refused* only if the manager has certainly not taken it. In all other cases without
@@ -35,6 +35,7 @@ mod token;
 pub use answer::{answer, list_together, try_out};
 pub use driver::{Driver, JobRequest, SubmitError};
 pub use exec::{ExecError, Inheritance, Invocation, Output};
+pub use hosts::deploy::{DeployState, Deployment, Place};
 pub use logs::{JobLog, job_logs};
 pub use site::{PilotToken, Site};
 pub use slurm::Containment;

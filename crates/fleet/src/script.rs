@@ -3,7 +3,7 @@
 //! Scripts have no secret: the token is in a file, whose path they have. All values are quoted, so
 //! that a shell reads each as the text that it is.
 
-use baton_model::fleet::Shape;
+use baton_model::fleet::{FleetSpec, Shape};
 use baton_model::ids::JobId;
 use baton_model::placement::{Capacity, GROUP_LABEL};
 
@@ -115,19 +115,40 @@ fn resources(capacity: &Capacity) -> String {
     parts.join(",")
 }
 
+/// Lines of the user before and after the pilots of a script.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Around<'a> {
+    pub(crate) before: Option<&'a str>,
+    pub(crate) after: Option<&'a str>,
+}
+
+impl<'a> Around<'a> {
+    pub(crate) fn of(spec: &'a FleetSpec) -> Self {
+        Self {
+            before: spec.before.as_deref(),
+            after: spec.after.as_deref(),
+        }
+    }
+}
+
 /// The command that signals the pilots of [`run_all`], where they are its children.
 pub(crate) const SIGNAL_CHILDREN: &str = "kill -TERM $pilots";
 
-/// The part of a script that runs commands beside each other: between the lines of the fleet before
+/// The part of a script that runs commands beside each other: between the lines before
 /// and after them. SIGTERM is passed on to them, once, by the command `signal`; the status of the script
 /// is that of one that failed, or 0. `ended` is run with it.
-pub(crate) fn run_all(fleet: Fleet<'_>, commands: &[String], signal: &str, ended: &str) -> String {
+pub(crate) fn run_all(
+    around: Around<'_>,
+    commands: &[String],
+    signal: &str,
+    ended: &str,
+) -> String {
     let mut text = format!(
         "pilots= stopped=\n\
          signal() {{ {signal} 2>/dev/null; }}\n\
          trap 'stopped=1; [ -z \"$pilots\" ] || signal' TERM\n",
     );
-    push_lines(&mut text, fleet.spec.before.as_deref());
+    push_lines(&mut text, around.before);
     text.push_str("status=0\nif [ -z \"$stopped\" ]; then\n");
     for command in commands {
         text.push_str(&format!(
@@ -145,7 +166,7 @@ pub(crate) fn run_all(fleet: Fleet<'_>, commands: &[String], signal: &str, ended
                  [ \"$code\" -eq 0 ] || status=$code\n    \
              done\nfi\n",
     );
-    push_lines(&mut text, fleet.spec.after.as_deref());
+    push_lines(&mut text, around.after);
     text.push_str(ended);
     text.push_str("exit \"$status\"\n");
     text

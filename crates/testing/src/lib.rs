@@ -8,6 +8,7 @@
 //! | `postgres` | a PostgreSQL server (feature `postgres`) |
 //! | `s3` | an S3-compatible server (feature `s3`) |
 //! | `slurm` | a Slurm cluster on this host (feature `slurm`) |
+//! | `sshd` | an `sshd` of this host, which is two hosts (feature `ssh`) |
 //! | `processes` | processes of this host: inspection and signals (feature `cluster`) |
 //! | `command` | the built `baton`: commands to their end, servers until they are ready (likewise) |
 //! | `cluster` | a scheduler and workers of the built `baton` (likewise) |
@@ -29,6 +30,8 @@ mod rng;
 pub mod s3;
 #[cfg(feature = "slurm")]
 pub mod slurm;
+#[cfg(feature = "ssh")]
+pub mod sshd;
 mod wait;
 
 pub use rng::{Rng, seed, setting};

@@ -13,6 +13,7 @@ mod copies;
 mod cores;
 mod database_faults;
 mod departures;
+mod deploy;
 mod devices;
 mod disks;
 mod events;

@@ -6,12 +6,14 @@
 //! | `units` | the programs for a host: start, list and stop its pilots |
 //! | `assignments` | the hosts of each job, recorded before anything is started there |
 //! | `sightings` | the state of a job from those of its pilots |
+//! | `deploy` | workers that people start on hosts, without a fleet |
 //!
 //! Both drivers do the same: a pilot is a *unit*, which a program for `/bin/sh` starts in a session of
 //! its own, with its identity (boot, pid and start time) in files of its host. So it is found again by
 //! the next scheduler, on any host, and never confused with another process that has its pid.
 
 mod assignments;
+pub(crate) mod deploy;
 mod shell;
 mod sightings;
 mod units;
@@ -256,9 +258,11 @@ impl Pool<'_> {
     }
 
     fn shell<'b>(&'b self, host: &'b str) -> Shell<'b> {
+        let site = self.fleet.site;
         Shell {
-            site: self.fleet.site,
-            ssh: self.ssh.map(|options| (options, host)),
+            env: &site.env,
+            timeout: site.timeout,
+            ssh: self.ssh.map(|options| (&*options.args, host)),
         }
     }
 

@@ -1,5 +1,7 @@
 //! The programs for a host: start, list and stop its pilots.
 
+use std::time::Duration;
+
 use baton_model::fleet::{Backend, JobState};
 
 use super::shell::Shell;
@@ -7,12 +9,12 @@ use super::unit;
 use crate::driver::{Fleet, JobRequest};
 use crate::exec::{ExecError, Output};
 use crate::quote::quote;
-use crate::script::{Lifetime, Number, Pilots, SIGNAL_CHILDREN, run_all};
+use crate::script::{Around, Lifetime, Number, Pilots, SIGNAL_CHILDREN, run_all};
 use crate::site::PilotToken;
 
 const COMMON: &str = include_str!("common.sh");
-const START: &str = include_str!("start.sh");
-const LIST: &str = include_str!("list.sh");
+pub(super) const START: &str = include_str!("start.sh");
+pub(super) const LIST: &str = include_str!("list.sh");
 const STOP: &str = include_str!("stop.sh");
 const KILL: &str = include_str!("kill.sh");
 
@@ -50,7 +52,7 @@ pub(super) fn start(
     let of_site = fleet.site.binary.display().to_string();
     let (token, secret) = token(fleet);
     let program = program(
-        fleet,
+        &directory(fleet),
         &[
             ("unit", &unit(job.name, number)),
             ("name", job.name),
@@ -61,16 +63,26 @@ pub(super) fn start(
         ],
         START,
     );
-    let output = shell.run(&program).map_err(|error| match error {
-        ExecError::NotStarted(reason) => StartError::Refused(reason),
-        ExecError::NoAnswer(reason) => StartError::Unclear(reason),
-    })?;
+    started(&shell.run(&program)?)
+}
+
+/// The pid in the answer to a program that ends with [`START`].
+pub(super) fn started(output: &Output) -> Result<u32, StartError> {
     let line = output.out.lines().next_back().unwrap_or_default();
     if let Some(reason) = line.strip_prefix("refused ") {
         return Err(StartError::Refused(reason.trim().to_owned()));
     }
     let pid = line.strip_prefix("started ").and_then(|it| it.parse().ok());
-    pid.ok_or_else(|| StartError::Unclear(unreadable(&output)))
+    pid.ok_or_else(|| StartError::Unclear(unreadable(output)))
+}
+
+impl From<ExecError> for StartError {
+    fn from(error: ExecError) -> Self {
+        match error {
+            ExecError::NotStarted(reason) => Self::Refused(reason),
+            ExecError::NoAnswer(reason) => Self::Unclear(reason),
+        }
+    }
 }
 
 /// The file with the token of a fleet, and what it must have on another host, to which no shared directory may bring it.
@@ -90,7 +102,7 @@ fn token(fleet: Fleet<'_>) -> (String, String) {
 pub(super) fn list(shell: &Shell<'_>, fleet: Fleet<'_>) -> Result<Vec<UnitSighting>, String> {
     let (token, secret) = token(fleet);
     let values = [("token", &*token), ("secret", &*secret)];
-    let output = shell.run(&program(fleet, &values, LIST));
+    let output = shell.run(&program(&directory(fleet), &values, LIST));
     let output = output.map_err(ExecError::reason)?;
     // A host may greet with lines of its own, which are no units.
     let units = complete(&output)?.into_iter().filter_map(parse);
@@ -100,19 +112,30 @@ pub(super) fn list(shell: &Shell<'_>, fleet: Fleet<'_>) -> Result<Vec<UnitSighti
 
 /// Stops units of a host, and voids those that have not been started.
 pub(super) fn stop(shell: &Shell<'_>, fleet: Fleet<'_>, units: &[String]) -> Result<(), String> {
-    let after = fleet.site.kill_after.as_secs().to_string();
+    let units = units.join(" ");
+    stop_in(shell, &directory(fleet), &units, fleet.site.kill_after)
+}
+
+/// Stops units, whose names are separated by spaces, and kills them after a while.
+pub(super) fn stop_in(
+    shell: &Shell<'_>,
+    dir: &str,
+    units: &str,
+    kill_after: Duration,
+) -> Result<(), String> {
+    let after = kill_after.as_secs().to_string();
     let killer = format!("{COMMON}{KILL}");
     let values = [
-        ("units", &*units.join(" ")),
+        ("units", units),
         ("kill_after", &after),
         ("killer", &killer),
     ];
-    let output = shell.run(&program(fleet, &values, STOP));
+    let output = shell.run(&program(dir, &values, STOP));
     complete(&output.map_err(ExecError::reason)?)?;
     Ok(())
 }
 
-fn parse(line: &str) -> Option<UnitSighting> {
+pub(super) fn parse(line: &str) -> Option<UnitSighting> {
     let mut words = line.splitn(5, ' ');
     let (_, name, word) = (words.next()?, words.next()?, words.next()?);
     let pid = words.next()?.parse().ok()?;
@@ -134,7 +157,7 @@ fn parse(line: &str) -> Option<UnitSighting> {
 }
 
 /// The lines of an answer that has its end: a connection that broke is no shorter list.
-fn complete(output: &Output) -> Result<Vec<&str>, String> {
+pub(super) fn complete(output: &Output) -> Result<Vec<&str>, String> {
     let mut lines: Vec<&str> = output.out.lines().collect();
     match lines.pop() {
         Some("end") if output.code == 0 => Ok(lines),
@@ -147,26 +170,36 @@ fn unreadable(output: &Output) -> String {
     format!("the answer of the host cannot be read: {complaint}")
 }
 
+/// The directory of a fleet on its hosts.
+fn directory(fleet: Fleet<'_>) -> String {
+    fleet.site.fleet_path(fleet.name).display().to_string()
+}
+
 /// A program with its variables.
-fn program(fleet: Fleet<'_>, values: &[(&str, &str)], text: &str) -> String {
-    let dir = fleet.site.fleet_path(fleet.name).display().to_string();
-    let all = [("dir", &*dir)].into_iter().chain(values.iter().copied());
+pub(super) fn program(dir: &str, values: &[(&str, &str)], text: &str) -> String {
+    let all = [("dir", dir)].into_iter().chain(values.iter().copied());
     let assign = |(name, value): (&str, &str)| format!("{name}={}\n", quote(value));
     let values: String = all.map(assign).collect();
     // In braces, so that it is read to its end before it is run: programs that it runs share its input.
     format!("{{\n{values}{COMMON}{text}exit 0\n}}\n")
 }
 
-/// The script of a unit. It claims its start before it does anything.
+/// The script of a pilot.
 fn script(fleet: Fleet<'_>, job: JobRequest<'_>, number: u32, binary: Option<&str>) -> String {
-    let dir = fleet.site.fleet_path(fleet.name).display().to_string();
-    let unit = unit(job.name, number);
     let pilots = Pilots {
         fleet,
         job,
         binary,
         lifetime: Lifetime::TimeLimit,
     };
+    let around = Around::of(fleet.spec);
+    let command = pilots.command(Number::Fixed(number));
+    unit_script(&directory(fleet), &unit(job.name, number), around, command)
+}
+
+/// The script of a unit. It claims its start before it does anything.
+pub(super) fn unit_script(dir: &str, unit: &str, around: Around<'_>, command: String) -> String {
+    let dir = quote(dir);
     let claim = format!(
         "#!/bin/sh\n\
          cd {dir} || exit 1\n\
@@ -176,13 +209,11 @@ fn script(fleet: Fleet<'_>, job: JobRequest<'_>, number: u32, binary: Option<&st
          ln {unit}.run.$$ {unit}.run 2>/dev/null && claimed=1 || claimed=\n\
          rm -f {unit}.run.$$\n\
          [ -n \"$claimed\" ] || exit 0\n",
-        dir = quote(&dir)
     );
-    let command = pilots.command(Number::Fixed(number));
-    let ended = format!("echo \"$status\" >{unit}.end.new && mv {unit}.end.new {unit}.end\n");
     // Lines of the user may change the directory.
-    let ended = format!("cd {} && {ended}", quote(&dir));
-    claim + &run_all(fleet, &[command], SIGNAL_CHILDREN, &ended)
+    let ended =
+        format!("cd {dir} && echo \"$status\" >{unit}.end.new && mv {unit}.end.new {unit}.end\n");
+    claim + &run_all(around, &[command], SIGNAL_CHILDREN, &ended)
 }
 
 #[cfg(test)]
@@ -223,9 +254,11 @@ mod tests {
         let path = dir.path().join("it's a token");
         for secret in ["one", "two", ""] {
             let token = path.display().to_string();
-            let program = program(fleet, &[("token", &token), ("secret", secret)], LIST);
+            let values = [("token", &*token), ("secret", secret)];
+            let program = program(&directory(fleet), &values, LIST);
             let shell = Shell {
-                site: &site,
+                env: &site.env,
+                timeout: site.timeout,
                 ssh: None,
             };
             let output = shell.run(&program).expect("a shell");

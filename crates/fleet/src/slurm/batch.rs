@@ -8,7 +8,7 @@ use baton_model::time::Millis;
 use super::Slurm;
 use crate::driver::{Fleet, JobRequest};
 use crate::quote::quote;
-use crate::script::{Lifetime, Number, Pilots, SIGNAL_CHILDREN, push_lines, run_all};
+use crate::script::{Around, Lifetime, Number, Pilots, SIGNAL_CHILDREN, push_lines, run_all};
 
 /// How long before the end of a job its pilots get SIGTERM, at most. They know the end of the allocation, and drain
 /// by themselves before; this is for the case that an administrator has changed it.
@@ -82,7 +82,12 @@ pub(super) fn script(slurm: &Slurm<'_>, job: JobRequest<'_>) -> String {
             push_lines(&mut text, fleet.spec.before.as_deref());
             text.push_str(&format!("exec {command} </dev/null\n"));
         } else {
-            text.push_str(&run_all(fleet, &[command], SIGNAL_CHILDREN, ""));
+            text.push_str(&run_all(
+                Around::of(fleet.spec),
+                &[command],
+                SIGNAL_CHILDREN,
+                "",
+            ));
         }
         return text;
     }
@@ -102,7 +107,7 @@ pub(super) fn script(slurm: &Slurm<'_>, job: JobRequest<'_>) -> String {
             pilots.command(Number::Variable("SLURM_PROCID"))
         )),
     );
-    text.push_str(&run_all(fleet, &[step], SIGNAL_STEPS, ""));
+    text.push_str(&run_all(Around::of(fleet.spec), &[step], SIGNAL_STEPS, ""));
     text
 }
 

@@ -2,92 +2,23 @@
 //! itself `two`; both share the directory, as with a home on NFS.
 
 use std::fs;
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 
 use baton_model::fleet::{Backend, FleetAnswer, JobState, SshOptions};
 use baton_testing::processes::is_alive;
-use baton_testing::{until, until_some};
+use baton_testing::sshd::Sshd;
 
 use crate::support::{Bench, SECRET, assert_refused, assert_unclear, reason, write};
 
-/// An `sshd` on a port of its own.
-struct Server {
-    process: Child,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A panic here would hide the first one.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// A fleet with two hosts, which are two addresses of loopback, and their server.
-fn bench() -> (Bench, Server) {
+/// A fleet with two hosts, and their server.
+fn bench() -> (Bench, Sshd) {
     let mut bench = Bench::new(Backend::Local);
-    let dir = bench.path().join("ssh");
-    fs::create_dir(&dir).expect("made");
-    for name in ["host", "user"] {
-        let made = Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(dir.join(name))
-            .status();
-        assert!(made.expect("scripts/tools.sh has installed it").success());
-    }
-    fs::copy(dir.join("user.pub"), dir.join("authorized")).expect("copied");
-    let (port, process) = until_some("sshd listens", || {
-        // Another process may take the port in between; then the server ends.
-        let free = TcpListener::bind("127.0.0.1:0").ok()?;
-        let port = free.local_addr().ok()?.port();
-        drop(free);
-        start(&bench, port).map(|process| (port, process))
-    });
-    let config = format!(
-        "Port {port}\nUserKnownHostsFile /dev/null\nStrictHostKeyChecking no\nLogLevel ERROR\n\
-         IdentityFile \"{0}/user\"\nIdentitiesOnly yes\nKexAlgorithms curve25519-sha256\n",
-        dir.display()
-    );
-    write(&dir.join("config"), 0o600, &config);
+    let server = Sshd::start(&bench.path().join("ssh"));
     bench.spec.backend = Backend::Ssh(SshOptions {
-        hosts: vec!["127.0.0.1".to_owned(), "127.0.0.2".to_owned()],
-        args: vec!["-F".to_owned(), dir.join("config").display().to_string()],
+        hosts: Sshd::HOSTS.map(str::to_owned).into(),
+        args: server.client_args(),
         binary: None,
     });
-    (bench, Server { process })
-}
-
-/// Starts a server, and waits until it answers; None if it ends.
-fn start(bench: &Bench, port: u16) -> Option<Child> {
-    let dir = bench.path().join("ssh");
-    // Where it separates privileges, as root.
-    let _ = fs::create_dir_all("/run/sshd");
-    let two = dir.join("two");
-    fs::create_dir_all(&two).expect("made");
-    write(&two.join("uname"), 0o755, "#!/bin/sh\necho two\n");
-    let config = format!(
-        "Port {port}\nListenAddress 127.0.0.1\nListenAddress 127.0.0.2\nHostKey \"{0}/host\"\n\
-         AuthorizedKeysFile \"{0}/authorized\"\nPidFile none\nStrictModes no\nUsePAM no\n\
-         PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n\
-         Match LocalAddress 127.0.0.1\nSetEnv \"HOME={0}\"\n\
-         Match LocalAddress 127.0.0.2\nSetEnv \"HOME={0}\" \"PATH={0}/two:/usr/bin:/bin\"\n",
-        dir.display()
-    );
-    write(&dir.join("server"), 0o600, &config);
-    let mut process = Command::new("/usr/sbin/sshd")
-        .args(["-D", "-e", "-f"])
-        .arg(dir.join("server"))
-        .stdin(Stdio::null())
-        .stderr(fs::File::create(dir.join("log")).expect("a log"))
-        .spawn()
-        .expect("scripts/tools.sh has installed it");
-    let mut has_ended = false;
-    until("sshd answers or ends", || {
-        has_ended = !matches!(process.try_wait(), Ok(None));
-        has_ended || std::net::TcpStream::connect(("127.0.0.2", port)).is_ok()
-    });
-    (!has_ended).then_some(process)
+    (bench, server)
 }
 
 fn options(bench: &mut Bench) -> &mut SshOptions {
