@@ -45,6 +45,13 @@ pub(super) fn work(details: &InstanceDetails) -> Vec<(&'static str, String)> {
         let devices = details.devices.iter().map(|it| clean(&it.to_string()));
         rows.push(("devices", devices.collect::<Vec<_>>().join(", ")));
     }
+    if details.nodes.is_gang() {
+        let members = match &*details.members {
+            [] => String::new(),
+            members => format!(": {}", clean(&members.join(", "))),
+        };
+        rows.push(("nodes", format!("{}{members}", details.nodes.get())));
+    }
     // The row of the directory tells what this label is for.
     let constraints = details.constraints.iter();
     let constraints = constraints.filter(|it| it.label != DIRECTORY_LABEL);

@@ -66,6 +66,7 @@ fn a_task_of_three_nodes_survives_restarts_and_is_lost_with_a_member() {
     assert_eq!(lines(&first), wanted);
     let shown = cluster.run(&["show", &id.to_string()]).good();
     assert!(shown.contains("three and two are held for it"), "{shown}");
+    assert!(shown.contains("nodes      3: one, three, two"), "{shown}");
     let held = cluster.worker("two").expect("it has a seat");
     assert_eq!(held.attempts, 1, "a held member is busy");
 

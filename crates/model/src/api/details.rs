@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Submitter;
 use crate::device::DeviceShare;
 use crate::placement::Constraint;
-use crate::spec::Exclusive;
+use crate::spec::{Exclusive, Nodes};
 use crate::task::Resources;
 
 /// The work of an instance and its policies.
@@ -46,6 +46,12 @@ pub struct InstanceDetails {
     /// The devices that its current attempt holds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceShare>,
+    /// Workers that one attempt takes at the same time.
+    #[serde(default)]
+    pub nodes: Nodes,
+    /// Of several nodes: the workers that its current attempt takes, in the order of its host list.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<String>,
     /// Labels that its worker must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,

@@ -71,6 +71,8 @@ pub(super) fn of(
         user: spec.user.clone(),
         resources: spec.request.resources.clone(),
         devices: Vec::new(),
+        nodes: spec.nodes,
+        members: members(record),
         constraints: spec.request.constraints.clone(),
         priority: spec.priority,
         timeout_seconds: spec.timeout.map(views::seconds),
@@ -80,6 +82,14 @@ pub(super) fn of(
         lost_after_seconds: spec.lost_after.map(views::seconds),
         origin: origin(spec, facts, backfill, of_run),
     }
+}
+
+/// The workers that are taken for the open attempt of a gang, the one that runs it first.
+fn members(record: &Record) -> Vec<String> {
+    let lease = record.instance.lease.as_ref();
+    let gang = lease.filter(|lease| lease.gang.is_some());
+    let workers = gang.into_iter().flat_map(|lease| lease.workers());
+    workers.map(ToString::to_string).collect()
 }
 
 /// The outputs of the attempt that succeeded.

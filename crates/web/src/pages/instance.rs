@@ -225,6 +225,9 @@ fn facts(it: &Instance, timeline: &[Event]) -> Vec<(&'static str, String)> {
     let by = origin.and_then(|origin| origin.submitted_by.as_ref());
     add("Submitted by", by.map(|it| it.text.clone()));
     add("Array index", it.array_index.map(|index| index.to_string()));
+    let nodes = it.details.as_ref().map(|details| details.nodes);
+    let nodes = nodes.filter(|nodes| nodes.is_gang());
+    add("Nodes", nodes.map(|nodes| nodes.get().to_string()));
     add("Attempts", Some(it.attempts_text(timeline)));
     add("End", it.end_text.clone());
     add("Elapsed", it.elapsed_seconds.map(duration));
@@ -248,10 +251,17 @@ fn links(it: &Instance) -> Vec<(&'static str, String, String)> {
         links.push(("Backfill", backfill, href));
     }
     if let Some(worker) = &it.worker {
-        let href = format!("/workers/{}", encoded(worker));
-        links.push(("Worker", worker.clone(), href));
+        links.push(worker_link("Worker", worker));
     }
+    let members = it.details.iter().flat_map(|details| &details.members);
+    let others = members.filter(|member| it.worker.as_ref() != Some(*member));
+    links.extend(others.map(|member| worker_link("Member", member)));
     links
+}
+
+fn worker_link(label: &'static str, worker: &str) -> (&'static str, String, String) {
+    let href = format!("/workers/{}", encoded(worker));
+    (label, worker.to_owned(), href)
 }
 
 fn times(it: &Instance) -> Vec<(&'static str, Stamp)> {
