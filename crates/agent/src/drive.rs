@@ -293,7 +293,9 @@ impl Agent {
         if received.connected {
             // A scheduler that has just answered gets a heartbeat at once.
             let offer = Arc::clone(&self.config.offer);
-            self.supervisor.worker_mut().offer(now, offer);
+            let worker = self.supervisor.worker_mut();
+            worker.note_dialled(self.scheduler.place().into());
+            worker.offer(now, offer);
         }
         for message in received.messages {
             self.handle(Event::Message(message));

@@ -26,6 +26,11 @@ impl Scheduler {
         self.outgoing.push(message);
     }
 
+    /// Where it was dialled, for people.
+    pub(crate) fn place(&self) -> String {
+        self.connection.place()
+    }
+
     /// Sends all messages with one write. Without a connection they are dropped: the protocol
     /// repeats what matters.
     pub(crate) fn flush(&mut self, now: Mono) {

@@ -9,6 +9,9 @@ pub const PROTOCOL_VERSION: u16 = 11;
 /// included, fits; a length beyond it is refused before it is waited for.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of the address by which a worker says that it reaches its scheduler.
+pub const DIALLED_BYTES_MAX: usize = 600;
+
 /// Bytes of a version that a worker reports and a scheduler keeps.
 pub const VERSION_BYTES_MAX: usize = 64;
 

@@ -238,6 +238,8 @@ class Worker:
     #: Its devices, such as GPUs: of each `resource`, `id`, `free` (1 for all of it) and, where attempts
     #: hold it, `holders` with `instance`, `attempt` and `amount`.
     devices: Tuple[Dict[str, Any], ...] = ()
+    #: The address by which it has reached the scheduler, and its proxy; None if it has not said.
+    dialled: Optional[str] = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Worker:
@@ -257,6 +259,7 @@ class Worker:
             fault=data.get("fault"),
             suspicion=data.get("suspicion"),
             devices=tuple(data.get("devices", ())),
+            dialled=data.get("dialled"),
         )
 
 

@@ -179,8 +179,8 @@ impl Connection {
         self.proxy.as_ref().filter(|it| it.serves(address))
     }
 
-    /// The address whose turn it is, for messages.
-    fn place(&self) -> String {
+    /// The address whose turn it is, for people.
+    pub(crate) fn place(&self) -> String {
         let address = match &*self.dialled {
             "" => &self.addresses[self.current],
             dialled => dialled,

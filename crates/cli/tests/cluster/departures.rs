@@ -35,6 +35,7 @@ fn work_that_outlasts_a_worker_waits_for_another_and_explain_says_why() {
     let brief = cluster.worker("brief").expect("it has a seat");
     assert!(brief.ends_at.is_some() && !brief.leaving, "{brief:?}");
     assert_eq!(brief.version.as_deref(), Some(env!("CARGO_PKG_VERSION")));
+    assert_eq!(brief.dialled, Some(cluster.workers_at()));
     assert!(brief.clock_offset_seconds.is_some_and(|it| it.abs() < 1.0));
     let long = json!({ "task": "long", "run": "true", "time_request": "30m" });
     let long = cluster.submit(long, 1).first;

@@ -41,6 +41,14 @@ fn a_refused_definition_is_not_stored(cluster: &Cluster) {
     assert_eq!(cluster.run(&["fleet", "ls", "--json"]).good().trim(), "[]");
 }
 
+/// What `baton fleet check` finds.
+fn check(cluster: &Cluster, name: &str, options: &[&str]) -> serde_json::Value {
+    let checked = cluster.run(&[&["fleet", "check", name, "--json"], options].concat());
+    let found: serde_json::Value = serde_json::from_str(&checked.out).expect("JSON");
+    assert_eq!(checked.code == Some(0), found["ok"] == true, "{checked:?}");
+    found
+}
+
 /// The jobs in Slurm's queue.
 fn queue(slurm: &Slurm) -> Vec<String> {
     slurm.queue().into_iter().map(|it| it.id).collect()
@@ -76,6 +84,11 @@ fn slurm_runs_what_waits_and_nothing_is_left_in_its_queue() {
     assert_eq!(lines(&trace).len(), 40, "each ran once");
     let jobs = queue(&slurm);
     assert!((1..=2).contains(&jobs.len()), "{jobs:?}");
+    let checked = check(&cluster, "s", &[]);
+    assert_eq!(checked["ok"], true, "{checked}");
+    let native = checked["native"].as_str().expect("an id of Slurm");
+    assert!(jobs.iter().any(|it| it == native), "{jobs:?}, {checked}");
+    assert_ne!(checked["nodes"], json!([]), "{checked}");
 
     // A pilot that is cancelled costs a loss, no failure, and is replaced.
     let long = format!(
@@ -143,6 +156,50 @@ fn a_fleet_of_the_host_serves_what_waits_and_wrong_definitions_are_refused() {
         jobs.contains("\"end\"")
     });
     assert!(cluster.worker("here-p1-0").is_none());
+}
+
+#[test]
+fn a_check_tells_how_a_worker_of_a_fleet_has_come_or_why_none_came() {
+    let mut cluster = Cluster::idle(&[]);
+    cluster.start_scheduler();
+    let add = |name: &str, options: &[&str]| {
+        let shape = ["--backend", "local", "--cpus", "1", "--memory", "256MiB"];
+        let all = [&["fleet", "add", name, "--max", "1"], &shape[..], options].concat();
+        cluster.run(&all).good();
+    };
+    add("here", &[]);
+    let checked = check(&cluster, "here", &[]);
+    let version = env!("CARGO_PKG_VERSION");
+    for (field, expected) in [
+        ("ok", json!(true)),
+        ("job", json!("p1")),
+        ("worker", json!("here-p1-0")),
+        ("dialled", json!(cluster.workers_at())),
+        ("workerVersion", json!(version)),
+        ("schedulerVersion", json!(version)),
+    ] {
+        assert_eq!(checked[field], expected, "{field}: {checked}");
+    }
+    let told = cluster.run(&["fleet", "check", "here"]).good();
+    for part in ["worker    here-p1-0", "here: well", &cluster.workers_at()] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+
+    // One that cannot start a worker says so, with the log of its job, and leaves no task behind.
+    add(
+        "broken",
+        &["--before", "echo the module is missing; exit 3"],
+    );
+    let told = cluster.run(&["fleet", "check", "broken", "--timeout", "3s"]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    for part in ["no worker of it has run", "the module is missing"] {
+        assert!(told.out.contains(part), "{part}: {told:?}");
+    }
+    assert_eq!(cluster.run(&["bullpen", "--json"]).good().trim(), "[]");
+    cluster.run(&["fleet", "pause", "broken"]).good();
+    let told = cluster.run(&["fleet", "check", "broken"]);
+    assert!(told.err.contains("baton fleet resume"), "{told:?}");
+    assert_eq!(cluster.run(&["fleet", "check", "none"]).code, Some(1));
 }
 
 #[test]

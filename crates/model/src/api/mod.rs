@@ -548,6 +548,9 @@ pub struct Worker {
     /// Version of its binary, as it was when it last connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// The address by which it has reached the scheduler when it last connected, and its proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialled: Option<String>,
     /// Seconds by which its wall clock was ahead of the scheduler's when it connected, nearest to zero
     /// of what the delay of the message allows; negative if it was behind.
     #[serde(default, skip_serializing_if = "Option::is_none")]

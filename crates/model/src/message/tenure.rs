@@ -30,6 +30,9 @@ pub struct Greeting {
     pub wall: Wall,
     /// What it may use of its host, whatever it offers.
     pub host: HostSize,
+    /// The scheduler as it has dialled it, with the proxy. At most
+    /// [`crate::limits::DIALLED_BYTES_MAX`].
+    pub dialled: Option<Arc<str>>,
 }
 
 /// What a worker's processes may use of its host: by the machine, its control group and its affinity. Zero is unknown.

@@ -216,6 +216,7 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
             now.wall.0.saturating_add(left.0)
         }),
         version: seat.version.as_deref().map(str::to_owned),
+        dialled: seat.dialled.as_deref().map(str::to_owned),
         clock_offset_seconds: seat
             .clock
             .and_then(|clock| clock.offset_ms())

@@ -1,5 +1,6 @@
 //! `baton fleet`: where the scheduler obtains workers.
 
+mod check;
 mod define;
 
 use std::io::Write;
@@ -29,6 +30,7 @@ Examples:
   baton fleet add -f fleets.yaml     all fleets of a file
   baton fleet show cpu --yaml        its definition, as a file has it
   baton fleet plan                   what each fleet requests now, and why no more
+  baton fleet check cpu              run a trial task on a worker of it
   baton fleet rm cpu --drain         running jobs end when their workers have no more work")]
 pub(crate) struct FleetCommand {
     #[command(subcommand)]
@@ -52,6 +54,17 @@ enum Action {
     },
     /// Show what each fleet requests now, and why no more
     Plan,
+    /// Run a trial task on a worker of a fleet: does it come, from where, by which address, in which version?
+    ///
+    /// If no worker of it is here, the fleet requests a job for it. With --json, an object: ok, problem, job, nodes,
+    /// worker, dialled, workerVersion, schedulerVersion, clockOffsetSeconds, seconds.
+    #[command(after_help = "\
+Examples:
+  baton fleet check cpu
+  baton fleet check gpu --timeout 2h --json     where the queue is long
+
+Exit status: 0 the task has succeeded; 1 it has not, or no worker came in time; 130 interrupted.")]
+    Check(check::Check),
     /// List the latest jobs of a fleet, those that have ended included
     Jobs {
         /// Name of the fleet
@@ -95,6 +108,7 @@ pub(super) async fn run(command: &FleetCommand, client: &Client) -> CommandResul
             let page = client.fleets().await.map_err(refused)?;
             plan(&page.items, json, &mut out)?;
         }
+        Action::Check(options) => check::run(options, json, client).await?,
         Action::Show { name, yaml } => {
             let fleet = client.fleet(name).await.map_err(refused)?;
             if *yaml {

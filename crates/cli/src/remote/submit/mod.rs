@@ -297,7 +297,7 @@ fn dry_run(command: &Submit) -> CommandResult {
     }
 }
 
-fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
+pub(super) fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
     let id = |text: &str| {
         ids::instance(text).map_err(|_| {
             let text = clean(text);

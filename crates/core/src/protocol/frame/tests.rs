@@ -228,6 +228,7 @@ fn heartbeat(measured: Option<MeasuredUse>) -> ToScheduler {
                 cpu_milli: 7,
                 memory: 8,
             },
+            dialled: Some("s:9".into()),
         }),
         measured,
     })
@@ -248,8 +249,8 @@ fn a_heartbeat_carries_the_measured_use_and_one_without_it_is_as_before() {
     let mut bytes = Vec::new();
     encode_to_scheduler(&heartbeat(None), &mut bytes).expect("short enough");
     // What a worker that does not measure sends since version 11: frozen.
-    let before = "4a00000001000b0177ffffffffffffffffff01020102000300000000000000000001ffffffffffffffff\
-                  ff01ffffffff3fffffffffffffffffff010209030402000105010105312e322e33060708";
+    let before = "4f00000001000b0177ffffffffffffffffff01020102000300000000000000000001ffffffffffffffff\
+                  ff01ffffffff3fffffffffffffffffff010209030402000105010105312e322e330607080103733a39";
     assert_eq!(hex(&bytes), before);
 }
 

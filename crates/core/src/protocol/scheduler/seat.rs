@@ -151,6 +151,8 @@ pub struct Seat {
     pub(crate) ends_at: Option<Mono>,
     /// The version of its binary, once it has greeted.
     pub version: Option<Arc<str>>,
+    /// The scheduler as it has dialled it, if it has said.
+    pub dialled: Option<Arc<str>>,
     /// What it may use of its host, once it has greeted.
     pub host: HostSize,
     /// Its wall clock, likewise.
@@ -203,6 +205,7 @@ impl Seat {
             leaving: false,
             ends_at: None,
             version: None,
+            dialled: None,
             host: HostSize::default(),
             clock: None,
             asked_at: None,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{Condemnation, Fact};
 use baton_model::ids::Association;
-use baton_model::limits::VERSION_BYTES_MAX;
+use baton_model::limits::{DIALLED_BYTES_MAX, VERSION_BYTES_MAX};
 use baton_model::message::{Heartbeat, LeaveCause, Tenure, ToWorker};
 use baton_model::outcome::MemberLoss;
 use baton_model::time::{Millis, Mono, Now, Wall};
@@ -46,6 +46,14 @@ impl ClockReading {
     }
 }
 
+/// A text of a worker, as far as it is kept.
+fn shortened(text: &Arc<str>, bytes_max: usize) -> Arc<str> {
+    match text.floor_char_boundary(bytes_max) {
+        end if end < text.len() => Arc::from(&text[..end]),
+        _ => Arc::clone(text),
+    }
+}
+
 impl Seat {
     /// Takes in what a heartbeat says of the worker's end, and of itself.
     pub(super) fn take_tenure(&mut self, heartbeat: &Heartbeat, now: Now) {
@@ -57,8 +65,9 @@ impl Seat {
             (_, reported) => reported,
         };
         if let Some(greeting) = &heartbeat.greeting {
-            let end = greeting.version.floor_char_boundary(VERSION_BYTES_MAX);
-            self.version = Some(Arc::from(&greeting.version[..end]));
+            self.version = Some(shortened(&greeting.version, VERSION_BYTES_MAX));
+            let dialled = greeting.dialled.as_ref();
+            self.dialled = dialled.map(|it| shortened(it, DIALLED_BYTES_MAX));
             self.host = greeting.host;
             self.clock = Some(ClockReading {
                 worker: greeting.wall,

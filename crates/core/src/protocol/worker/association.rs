@@ -57,12 +57,11 @@ impl Worker {
     /// What it says of itself while it has no association.
     fn greeting(&self) -> Option<Greeting> {
         let wall = self.wall.filter(|_| self.association.is_none())?;
-        let version = Arc::clone(&self.version);
-        let host = self.host;
         Some(Greeting {
-            version,
+            version: Arc::clone(&self.version),
             wall,
-            host,
+            host: self.host,
+            dialled: self.dialled.clone(),
         })
     }
 

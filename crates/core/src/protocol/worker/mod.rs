@@ -110,6 +110,8 @@ pub struct Worker {
     host: HostSize,
     /// Its wall clock, if its driver has read it.
     wall: Option<Wall>,
+    /// The scheduler as it was dialled, for its greeting.
+    dialled: Option<Arc<str>>,
     /// When it stops taking work by itself.
     closes_at: Option<Mono>,
     departure: Option<Departure>,
@@ -167,6 +169,7 @@ impl Worker {
             version: Arc::default(),
             host: HostSize::default(),
             wall: None,
+            dialled: None,
             closes_at: None,
             departure: None,
             counts: Counts::default(),
@@ -253,6 +256,11 @@ impl Worker {
     /// The reading of its wall clock that the next greeting reports.
     pub const fn note_wall(&mut self, wall: Wall) {
         self.wall = Some(wall);
+    }
+
+    /// The address by which it has reached a scheduler, which the next greeting reports.
+    pub fn note_dialled(&mut self, address: Arc<str>) {
+        self.dialled = Some(address);
     }
 
     /// Its own view of its health.

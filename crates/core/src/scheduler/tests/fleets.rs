@@ -756,6 +756,7 @@ fn a_declared_shape_that_is_larger_than_the_node_is_an_alarm() {
             cpu_milli: 3_000,
             memory: 0,
         },
+        dialled: None,
     });
     rig.leader.welcome(&mut remote, &[]);
     let expected = "the fleet declares 4 cores, and worker gpu-p1-0 may use 3 cores of its node; declare less, or \

@@ -1,6 +1,7 @@
 //! How long workers stay: the remaining time in placement, and goodbyes.
 
 use baton_model::fact::Condemnation;
+use baton_model::limits::DIALLED_BYTES_MAX;
 use baton_model::message::{HostSize, LeaveCause};
 use baton_model::placement::{Constraint, Rule};
 
@@ -186,7 +187,7 @@ fn the_name_of_a_worker_is_a_label_whatever_it_says() {
 }
 
 #[test]
-fn a_greeting_tells_the_version_and_the_clock() {
+fn a_greeting_tells_the_version_the_address_and_the_clock() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.wall_at_zero = 5_000_000;
     let mut worker = Remote::new("w", 7, 1);
@@ -194,12 +195,15 @@ fn a_greeting_tells_the_version_and_the_clock() {
         version: "9.9.9".into(),
         wall: Wall(leader.clock().wall.0 - 60_000),
         host: HostSize::default(),
+        dialled: Some("é".repeat(DIALLED_BYTES_MAX).into()),
     });
     leader.heartbeat(&mut worker, WorkerState::New);
     leader.now += Millis(40);
     leader.report(&worker, &[]);
     let seat = leader.core.seats().values().next().expect("seated");
     assert_eq!(seat.version.as_deref(), Some("9.9.9"));
+    let kept = "é".repeat(DIALLED_BYTES_MAX / 2);
+    assert_eq!(seat.dialled.as_deref(), Some(&*kept), "no more is kept");
     let offset = seat.clock.and_then(|clock| clock.offset_ms());
     assert_eq!(
         offset,
