@@ -106,6 +106,13 @@ impl Controller {
         for job in scene.fleets.jobs_of(&fleet.name) {
             let seen = by_name.remove(job.name.as_str()).unwrap_or_default();
             match choose(job, &seen) {
+                // Either it has ended meanwhile, or the manager has doubled it and shows the other one only.
+                Some((it, _)) if it.state.is_over() && scene.is_heard_since(job.id, called) => {
+                    if let Some(watch) = self.jobs.get_mut(&job.id) {
+                        watch.claim = Some((it.clone(), scene.now.mono));
+                    }
+                    self.missed(scene, fleet, job, called, out);
+                }
                 Some((it, others)) => {
                     for other in others {
                         surplus.insert(other.native.clone());
@@ -113,7 +120,15 @@ impl Controller {
                     }
                     self.sighted(scene, fleet, job, it, out);
                 }
-                None => self.missed(scene, fleet, job, called, out),
+                None => {
+                    let watch = self.jobs.get_mut(&job.id);
+                    let claim = watch.and_then(|watch| watch.claim.take());
+                    let claim = claim.filter(|(_, at)| !scene.is_heard_since(job.id, Some(*at)));
+                    match claim {
+                        Some((it, _)) => self.sighted(scene, fleet, job, &it, out),
+                        None => self.missed(scene, fleet, job, called, out),
+                    }
+                }
             }
         }
         let foreign = self.unowned(scene, fleet, &by_name, &mut surplus, out);
@@ -191,6 +206,7 @@ impl Controller {
         let now = scene.now;
         if let Some(watch) = self.jobs.get_mut(&job.id) {
             watch.missing = None;
+            watch.claim = None;
             watch.doubt = None;
             watch.running = match it.state {
                 JobState::Running => watch.running.or(Some(now.mono)),

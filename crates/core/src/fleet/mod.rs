@@ -15,7 +15,8 @@
 //!    became of it; a further worker is a new job with a new name.
 //! 2. Everything that was requested and is not proved over counts against `max`.
 //! 3. That a job is missing in a list is no end. A job ends by a state of the manager that is over; or it left the
-//!    lists, none of its pilots is here, and its time is over or the manager has taken an order to cancel it since.
+//!    lists, none of its pilots is here, and its time is over or the manager has taken an order to cancel it since. A
+//!    state that is over counts only if no pilot was heard since the list was called: managers double jobs.
 //! 4. An answer that is missing, empty or an error changes nothing but the reason that is shown.
 //! 5. Nothing stops for good: after failures a fleet tries again, one job at a time, at most every 15 minutes.
 //!
@@ -56,7 +57,7 @@ use baton_model::fleet::{FleetJob, FleetName, JobSighting, JobState, Shape};
 use baton_model::ids::{Epoch, JobId, StoreId, WorkerName};
 use baton_model::message::HostSize;
 use baton_model::placement::{FLEET_LABEL, Offer};
-use baton_model::time::Now;
+use baton_model::time::{Mono, Now};
 
 use crate::bugs::Bugs;
 use crate::ledger::Fleets;
@@ -82,6 +83,8 @@ pub(crate) struct Scene<'a> {
 pub(crate) struct Pilot {
     pub(crate) number: u32,
     pub(crate) name: WorkerName,
+    /// When it was heard last.
+    pub(crate) heard: Mono,
     /// It holds leases.
     pub(crate) is_busy: bool,
     /// It has just come, and will probably get work in a moment.
@@ -103,6 +106,12 @@ impl Scene<'_> {
     /// The pilots of a job that have a seat.
     pub(crate) fn pilots_of(&self, job: JobId) -> &[Pilot] {
         self.pilots.get(&job).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a pilot of a job was heard after a list was called.
+    fn is_heard_since(&self, job: JobId, called: Option<Mono>) -> bool {
+        let mut pilots = self.pilots_of(job).iter();
+        called.is_some_and(|called| pilots.any(|pilot| pilot.heard > called))
     }
 
     /// The beginning of the names of all jobs of this store.

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use baton_model::fleet::FleetName;
+use baton_model::fleet::{FleetName, JobSighting};
 use baton_model::ids::JobId;
 use baton_model::time::{Millis, Mono, Wall};
 
@@ -98,6 +98,8 @@ pub(super) struct JobWatch {
     pub(super) doubt: Option<String>,
     /// Since when lists have missed it, and how many.
     pub(super) missing: Option<(Mono, u32)>,
+    /// A state that is over, and when it was shown, of a job whose pilots were heard meanwhile.
+    pub(super) claim: Option<(JobSighting, Mono)>,
     pub(super) running: Option<Mono>,
     pub(super) unneeded: Option<Mono>,
     /// Since when none of its pilots has had work.
@@ -176,6 +178,7 @@ impl JobWatch {
             submission,
             doubt: None,
             missing: None,
+            claim: None,
             running: None,
             unneeded: None,
             idle: None,

@@ -230,6 +230,7 @@ fn pilots_of(job: &FleetJob, seats: &BTreeMap<WorkerName, Seat>) -> Vec<Pilot> {
         Some(Pilot {
             number,
             name,
+            heard: seat.heard(),
             is_busy: seat.load > 0,
             is_new: seat.availability() == Availability::Closed(Exclusion::New),
             offer: Arc::clone(&seat.offer),

@@ -27,7 +27,7 @@ const STEP_MS: u64 = 1_000;
 const FAULTY_MS: u64 = 60 * MINUTE;
 
 /// How long everything may take when faults have ended: slow trials, and jobs that are given up only after their time.
-const CALM_MS: u64 = 240 * MINUTE;
+const CALM_MS: u64 = 480 * MINUTE;
 
 /// A call on its way to the manager.
 #[derive(Debug)]

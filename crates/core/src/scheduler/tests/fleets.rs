@@ -23,6 +23,8 @@ struct Rig {
     lists: usize,
     /// Lists that fail.
     broken: bool,
+    /// Lists that are not answered yet.
+    slow: bool,
     /// Whether processes end with their job.
     contained: bool,
     /// The calls for tokens, by number, with the end that is asked for.
@@ -87,6 +89,7 @@ impl Rig {
             cancels: Vec::new(),
             lists: 0,
             broken: false,
+            slow: false,
             contained: true,
             tokens: Vec::new(),
             issues,
@@ -128,6 +131,7 @@ impl Rig {
             self.lists += usize::from(matches!(call, FleetCall::List { .. }));
             match call {
                 FleetCall::Submit { .. } => self.submits.push(call),
+                FleetCall::List { .. } if self.slow => {}
                 FleetCall::List { .. } if self.broken => {
                     let reason = "timed out".to_owned();
                     self.answer(FleetAnswer::ListFailed { fleet, reason });
@@ -520,6 +524,34 @@ fn the_end_of_a_job_ends_the_leases_of_its_worker() {
             "{exclusive:?} {word}, contained: {contained}"
         );
     }
+}
+
+#[test]
+fn the_end_of_a_job_whose_worker_was_heard_meanwhile_is_that_of_its_duplicate() {
+    let mut rig = Rig::new(1, 1, 4);
+    rig.submitted(1);
+    rig.show(1, "n1", JobState::Running, "RUNNING");
+    let mut pilot = rig.arrive(1);
+    assert_eq!(rig.leader.core.running().count(), 1);
+    // The manager has doubled the job, and its list lacks the one whose worker is here.
+    rig.slow = true;
+    let lists = rig.lists;
+    while rig.lists == lists {
+        rig.leader.heartbeat(&mut pilot, WorkerState::Healthy);
+        rig.run(2);
+    }
+    rig.leader.heartbeat(&mut pilot, WorkerState::Healthy);
+    rig.show(1, "n1", JobState::Ended, "COMPLETED");
+    let (fleet, jobs) = (name(), rig.shown.clone());
+    rig.answer(FleetAnswer::Listed { fleet, jobs });
+    assert_eq!(rig.ends(), []);
+    assert_eq!(rig.leader.core.running().count(), 1, "its lease is open");
+    // It is silent since, and the next list has forgotten the job: it is over.
+    rig.shown.clear();
+    rig.slow = false;
+    rig.run(20);
+    assert_eq!(rig.ends(), [(JobId(1), JobEnd::Ended)]);
+    assert_eq!(rig.leader.core.running().count(), 0);
 }
 
 #[test]
