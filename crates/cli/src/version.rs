@@ -45,6 +45,7 @@ pub(crate) fn run(command: &Version) -> CommandResult {
         out.json(&json!({
             "version": version,
             "commit": COMMIT,
+            "build": baton_service::build_id(),
             "schema": SCHEMA_VERSION,
             "protocol": PROTOCOL_VERSION,
             "target": target,

@@ -11,7 +11,7 @@ use baton_files::units;
 use baton_model::cpu::CORE;
 use baton_model::device::{DeviceAmount, DeviceLists, GPU};
 use baton_model::ids::WorkerName;
-use baton_model::message::HostSize;
+use baton_model::message::{BUILD_SIGN, HostSize};
 use baton_model::paths::DIRECTORY_LABEL;
 use baton_model::placement::{Capacity, Offer, WORKER_LABEL};
 use baton_model::time::Millis;
@@ -258,7 +258,10 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
         fetch_cache: command.fetch_cache,
         log_limit: command.log_limit,
         directories: command.directories.clone(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        version: match baton_service::build_id() {
+            Some(build) => format!("{}{BUILD_SIGN}{build}", env!("CARGO_PKG_VERSION")).into(),
+            None => env!("CARGO_PKG_VERSION").into(),
+        },
         host,
         lifetime,
     });

@@ -1,9 +1,12 @@
-//! Notifications to the service manager, as in `sd_notify(3)`: none without `NOTIFY_SOCKET`. `baton up`
+//! What servers and workers share as programs: the build id of their binary, and notifications to the service
+//! manager, as in `sd_notify(3)`: none without `NOTIFY_SOCKET`. `baton up`
 //! is that of its worker.
 //!
 //! The watchdog belongs to an event loop: it pings in the loop's own turns, so a loop that hangs or
 //! waits for a lock is noticed, and the service manager restarts the process. Schedulers and agents
 //! share this crate; how they start and stop is theirs.
+
+mod build_id;
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,6 +16,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use baton_model::time::{Millis, Mono};
+
+pub use build_id::build_id;
 
 const SOCKET: &str = "NOTIFY_SOCKET";
 const READY: &str = "READY=1";

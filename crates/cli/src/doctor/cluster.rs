@@ -289,6 +289,7 @@ mod tests {
             leaving: false,
             ends_at: None,
             version: None,
+            build: None,
             dialled: None,
             clock_offset_seconds: None,
             heard_seconds: 61.0,

@@ -67,6 +67,9 @@ pub struct Root {
     pub name: String,
     /// Version of the server.
     pub version: String,
+    /// Build id of its binary: a hash of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// Time zone data by which schedules are due.
     pub tzdata: Tzdata,
     /// The worker that the server has started itself, if it runs work outside of sandboxes.
@@ -548,6 +551,9 @@ pub struct Worker {
     /// Version of its binary, as it was when it last connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+    /// Build id of that binary: a hash of its content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<String>,
     /// The address by which it has reached the scheduler when it last connected, and its proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialled: Option<String>,

@@ -34,7 +34,7 @@ use crate::worker_set::KnownSet;
 pub use log::{
     InvalidLogCursor, LogAnswer, LogChunk, LogCursor, LogFileId, LogQuery, LogStart, LogStream,
 };
-pub use tenure::{Greeting, HostSize, LeaveCause, Tenure};
+pub use tenure::{BUILD_SIGN, Greeting, HostSize, LeaveCause, Tenure};
 
 pub use process::{AttemptProcesses, ProcessAnswer, ProcessQuery, ProcessStatus, UsageSample};
 

@@ -21,10 +21,14 @@ pub struct Tenure {
     pub leaving: bool,
 }
 
+/// Between the version of a binary and its build id, as in `1.2.3+9f86d081`.
+pub const BUILD_SIGN: char = '+';
+
 /// What a worker says of itself when it asks for an association.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Greeting {
-    /// The version of its binary. At most [`crate::limits::VERSION_BYTES_MAX`].
+    /// The version of its binary, and after [`BUILD_SIGN`] its build id, if it has one. At most
+    /// [`crate::limits::VERSION_BYTES_MAX`].
     pub version: Arc<str>,
     /// Its wall clock at sending, for display only.
     pub wall: Wall,

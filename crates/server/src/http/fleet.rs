@@ -10,6 +10,7 @@ use baton_model::api::{
 };
 use baton_model::device::{DeviceAmount, DeviceShare, WHOLE};
 use baton_model::ids::{LeaseId, WorkerName};
+use baton_model::message::BUILD_SIGN;
 use baton_model::state::WorkerState;
 
 use super::app::App;
@@ -194,6 +195,13 @@ fn devices(seat: &Seat) -> Vec<WorkerDevice> {
 
 fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
     let offer = &seat.offer;
+    let (version, build) = match seat.version.as_deref() {
+        Some(text) => match text.split_once(BUILD_SIGN) {
+            Some((version, build)) => (Some(version), Some(build)),
+            None => (Some(text), None),
+        },
+        None => (None, None),
+    };
     let worker = Worker {
         name: name.to_string(),
         state: seat.state,
@@ -215,7 +223,8 @@ fn view(leader: &Scheduler, name: &WorkerName, seat: &Seat) -> Worker {
             let now = clock::now();
             now.wall.0.saturating_add(left.0)
         }),
-        version: seat.version.as_deref().map(str::to_owned),
+        version: version.map(str::to_owned),
+        build: build.map(str::to_owned),
         dialled: seat.dialled.as_deref().map(str::to_owned),
         clock_offset_seconds: seat
             .clock

@@ -58,6 +58,7 @@ pub(super) async fn root(State(app): State<App>) -> Response {
     let root = Root {
         name: "baton".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        build: baton_service::build_id().map(str::to_owned),
         tzdata: Tzdata {
             version: tzdata.version.map(str::to_owned),
             source: tzdata.source.to_owned(),

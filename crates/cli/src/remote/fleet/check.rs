@@ -70,6 +70,11 @@ struct Findings {
     #[serde(skip_serializing_if = "Option::is_none")]
     worker_version: Option<String>,
     scheduler_version: String,
+    /// The build id of the worker's binary, and that of the scheduler's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_build: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scheduler_build: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     clock_offset_seconds: Option<f64>,
 }
@@ -113,6 +118,7 @@ pub(super) async fn run(check: &Check, json: bool, client: &Client) -> CommandRe
         fleet: fleet.name.clone(),
         trial: trial.text,
         scheduler_version: root.version,
+        scheduler_build: root.build,
         seconds: began.elapsed().as_secs_f64(),
         ..Findings::default()
     };
@@ -231,6 +237,7 @@ impl Findings {
         if let Ok(worker) = client.worker(name).await {
             self.dialled = worker.dialled;
             self.worker_version = worker.version;
+            self.worker_build = worker.build;
             self.clock_offset_seconds = worker.clock_offset_seconds;
         }
         let job = name
@@ -266,6 +273,12 @@ impl Findings {
             warnings.push(format!(
                 "its binary has version {version}, the scheduler {}: set `binary`, or install the same there",
                 self.scheduler_version
+            ));
+        } else if let (Some(worker), Some(scheduler)) = (&self.worker_build, &self.scheduler_build)
+            && worker != scheduler
+        {
+            warnings.push(format!(
+                "its binary is another build of the same version: {worker}, the scheduler {scheduler}"
             ));
         }
         if let Some(offset) = self.clock_offset_seconds
@@ -329,6 +342,16 @@ mod tests {
             clock_offset_seconds: Some(offset),
             ..Findings::default()
         }
+    }
+
+    #[test]
+    fn another_build_of_the_same_version_is_told() {
+        let mut found = findings("1.0.0", 0.0);
+        let id = |text: &str| Some(text.to_owned());
+        (found.worker_build, found.scheduler_build) = (id("aa"), id("aa"));
+        assert_eq!(found.warnings(), Vec::<String>::new());
+        found.worker_build = id("bb");
+        assert!(found.warnings()[0].contains("bb, the scheduler aa"));
     }
 
     #[test]

@@ -293,6 +293,7 @@ mod tests {
             leaving: false,
             ends_at: None,
             version: None,
+            build: None,
             dialled: None,
             clock_offset_seconds: None,
             heard_seconds: 0.0,
