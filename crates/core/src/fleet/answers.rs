@@ -105,30 +105,25 @@ impl Controller {
         let mut surplus = BTreeSet::new();
         for job in scene.fleets.jobs_of(&fleet.name) {
             let seen = by_name.remove(job.name.as_str()).unwrap_or_default();
-            match choose(job, &seen) {
+            let claim = self.jobs.get(&job.id).and_then(|it| it.claim.clone());
+            let (found, duplicates) = choose(job, &seen, claim.is_some());
+            for it in duplicates {
+                surplus.insert(it.native.clone());
+                self.found_surplus(fleet, job.id, it, CancelCause::Duplicate, out);
+            }
+            match (found, claim) {
                 // Either it has ended meanwhile, or the manager has doubled it and shows the other one only.
-                Some((it, _)) if it.state.is_over() && scene.is_heard_since(job.id, called) => {
+                (Some(it), _) if it.state.is_over() && scene.is_heard_since(job.id, called) => {
+                    self.missed(scene, fleet, job, called, out);
                     if let Some(watch) = self.jobs.get_mut(&job.id) {
                         watch.claim = Some((it.clone(), scene.now.mono));
                     }
-                    self.missed(scene, fleet, job, called, out);
                 }
-                Some((it, others)) => {
-                    for other in others {
-                        surplus.insert(other.native.clone());
-                        self.found_surplus(fleet, job.id, other, CancelCause::Duplicate, out);
-                    }
-                    self.sighted(scene, fleet, job, it, out);
+                (Some(it), _) => self.sighted(scene, fleet, job, it, out),
+                (None, Some((it, at))) if !scene.is_heard_since(job.id, Some(at)) => {
+                    self.sighted(scene, fleet, job, &it, out);
                 }
-                None => {
-                    let watch = self.jobs.get_mut(&job.id);
-                    let claim = watch.and_then(|watch| watch.claim.take());
-                    let claim = claim.filter(|(_, at)| !scene.is_heard_since(job.id, Some(*at)));
-                    match claim {
-                        Some((it, _)) => self.sighted(scene, fleet, job, &it, out),
-                        None => self.missed(scene, fleet, job, called, out),
-                    }
-                }
+                (None, _) => self.missed(scene, fleet, job, called, out),
             }
         }
         let foreign = self.unowned(scene, fleet, &by_name, &mut surplus, out);
@@ -275,22 +270,26 @@ impl Controller {
     }
 }
 
-/// The job of a request among several of its name, and those to cancel; none if it is not among them. One that is
-/// alive goes before one that is over, and the one that was known before others. The end of another than the known one
-/// is not its end: a duplicate was cancelled, and the list lacks the job itself.
+/// The job of a request among several of its name, if it is among them, and those to cancel. One that is alive goes
+/// before one that is over, and the one that was known before others. Without the known one the others are duplicates,
+/// and neither their life nor their end says anything about it; unless it `was_over` before.
 fn choose<'a>(
     job: &FleetJob,
     seen: &[&'a JobSighting],
-) -> Option<(&'a JobSighting, Vec<&'a JobSighting>)> {
+    was_over: bool,
+) -> (Option<&'a JobSighting>, Vec<&'a JobSighting>) {
     let is_known = |it: &JobSighting| job.native.as_ref() == Some(&it.native);
     let mut seen = seen.to_vec();
     seen.sort_by_key(|it| (it.state.is_over(), !is_known(it), it.native.clone()));
-    let first = *seen.first()?;
-    if first.state.is_over() && job.native.is_some() && !is_known(first) {
-        return None;
-    }
-    let others = seen.into_iter().skip(1).filter(|it| !it.state.is_over());
-    Some((first, others.collect()))
+    let has_known = seen.iter().any(|it| is_known(it));
+    let first = if job.native.is_none() || has_known {
+        seen.first().copied()
+    } else {
+        let first = seen.first().copied();
+        first.filter(|it| was_over && !it.state.is_over())
+    };
+    let others = seen.into_iter().skip(usize::from(first.is_some()));
+    (first, others.filter(|it| !it.state.is_over()).collect())
 }
 
 pub(super) fn ended(

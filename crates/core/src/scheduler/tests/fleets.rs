@@ -466,6 +466,24 @@ fn duplicates_and_unknown_jobs_are_cancelled() {
 }
 
 #[test]
+fn a_duplicate_that_is_shown_alone_is_cancelled_and_its_end_is_not_that_of_the_job() {
+    let mut rig = Rig::new(1, 5, 4);
+    rig.submitted(1);
+    rig.show(1, "n2", JobState::Queued, "PENDING");
+    rig.run(20);
+    assert_eq!(rig.causes(), [(JobId(1), CancelCause::Duplicate)]);
+    assert_eq!(rig.cancels[0].0, "n2");
+    rig.show(1, "n2", JobState::Ended, "CANCELLED");
+    rig.run(20);
+    rig.show(1, "n1", JobState::Running, "RUNNING");
+    rig.run(20);
+    assert_eq!(rig.ends(), []);
+    rig.show(1, "n1", JobState::Ended, "COMPLETED");
+    rig.run(20);
+    assert_eq!(rig.ends(), [(JobId(1), JobEnd::Ended)]);
+}
+
+#[test]
 fn the_next_leader_cancels_the_jobs_of_a_removed_fleet() {
     let mut rig = Rig::new(1, 5, 4);
     rig.submitted(1);
