@@ -147,6 +147,20 @@ fn workers_are_started_on_hosts_kept_changed_and_stopped() {
         "{over}"
     );
 
+    // One host has brought another binary for both, and the other's worker still runs the old one.
+    let hosts = fs::read_to_string(lab.cluster.path("hosts")).expect("ours");
+    let script = format!(
+        "#!/bin/sh\n# Next.\nexec {} \"$@\"\n",
+        baton_path().display()
+    );
+    fs::write(lab.cluster.path("baton.sh"), script).expect("written");
+    let first = "127.0.0.1 --name one\n";
+    fs::write(lab.cluster.path("hosts"), first).expect("written");
+    let label = ["--", "--label", "rack=7"];
+    assert_eq!(lab.start(&label), ["started"]);
+    fs::write(lab.cluster.path("hosts"), hosts).expect("written");
+    assert_eq!(lab.start(&label), ["running", "started"]);
+
     // The token came with the connection, and is nowhere else.
     let secret = fs::read_to_string(lab.cluster.path("worker.token")).expect("ours");
     let brought = lab.workers.0.join("token");

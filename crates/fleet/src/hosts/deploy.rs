@@ -137,11 +137,10 @@ impl Deployment {
                 found.system
             ));
         }
-        let is_new = found.binary != self.binary_hash;
-        if is_new {
+        if found.binary != self.binary_hash {
             self.upload(host, &found)?;
         }
-        self.place(place, &found, is_new || self.restart)
+        self.place(place, &found)
     }
 
     fn probe(&self, host: &str) -> Result<HostReport, String> {
@@ -179,11 +178,13 @@ impl Deployment {
         }
     }
 
-    fn place(&self, place: &Place, found: &HostReport, again: bool) -> Result<DeployState, String> {
+    fn place(&self, place: &Place, found: &HostReport) -> Result<DeployState, String> {
         let (dir, unit) = (&*found.dir, found.unit());
         let token_file = self.token.as_ref().map(|_| format!("{dir}/token"));
         let around = Around::default();
-        let body = units::unit_script(dir, &unit, around, self.command(place, found));
+        // Of hosts that share the directory, one has brought the binary for all.
+        let script = units::unit_script(dir, &unit, around, self.command(place, found));
+        let body = format!("{script}# binary {}\n", self.binary_hash);
         let values = [
             ("unit", &*unit),
             ("name", &unit),
@@ -191,7 +192,7 @@ impl Deployment {
             ("token", token_file.as_deref().unwrap_or_default()),
             ("secret", self.token.as_deref().unwrap_or_default()),
             ("ca", self.ca.as_deref().unwrap_or_default()),
-            ("again", if again { "1" } else { "" }),
+            ("again", if self.restart { "1" } else { "" }),
             ("body", &body),
         ];
         let text = format!("{PLACE}{}", units::START);
