@@ -25,7 +25,7 @@ const HOSTS_MAX: usize = 10_000;
 /// again, and its attempts go on. They do not start again with their host: for that, install the Debian package, or let
 /// a fleet keep them (`backend: ssh`).
 ///
-/// HOSTS has a line for each host: [USER@]HOST, and further arguments of its worker. Lines that begin with # do not
+/// HOSTS has a line for each host: HOST or USER@HOST, and further arguments of its worker. Lines that begin with # do not
 /// count.
 ///
 /// With --json, an array: host, state (started, running, stopping, ended, absent, error), pid, status, problem.
