@@ -1,5 +1,6 @@
 """The pages of fleets: plans, reasons, logs and actions, with a cluster manager of three commands."""
 
+import re
 import time
 import urllib.request
 
