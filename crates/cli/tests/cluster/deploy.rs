@@ -177,6 +177,10 @@ fn workers_are_started_on_hosts_kept_changed_and_stopped() {
         states(&lab.deploy(&["--stop"]).good()),
         ["stopping", "stopping"]
     );
+    let dir = lab.workers.0.display().to_string();
+    let is_killer = |text: &str| text.contains(&dir) && text.contains("sleep \"$3\"");
+    let killers = processes(is_killer);
+    assert!(killers.is_empty(), "they may drain for long: {killers:?}");
     until("both have ended", || {
         states(&lab.deploy(&["--status"]).good()) == ["ended", "ended"]
     });

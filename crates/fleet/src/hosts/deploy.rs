@@ -103,7 +103,8 @@ impl Deployment {
             let stopped = self.probe(&host).and_then(|found| {
                 if found.running.is_some() {
                     let shell = self.shell(&host, Site::TIMEOUT);
-                    units::stop_in(&shell, &found.dir, &found.unit(), Site::KILL_AFTER)?;
+                    // It may drain for as long as its arguments allow.
+                    units::stop_in(&shell, &found.dir, &found.unit(), None)?;
                 }
                 Ok(found.running)
             });

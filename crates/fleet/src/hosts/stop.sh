@@ -1,4 +1,4 @@
-# Stops $units, and kills those that are there $kill_after seconds later. Prints `end`.
+# Stops $units, and kills those that are there $kill_after seconds later, if that is set. Prints `end`.
 
 mkdir -p "$dir" && cd "$dir" || exit 1
 for unit in $units; do
@@ -8,7 +8,7 @@ for unit in $units; do
     : >"$unit.stop"
     # Its shell passes the signal on.
     kill -TERM "${leader:--$pid}" 2>/dev/null
-    [ -z "$again" ] || continue
+    [ -z "$again" ] && [ -n "$kill_after" ] || continue
     setsid /bin/sh -c "$killer" sh "$dir" "$unit" "$kill_after" </dev/null >/dev/null 2>&1 &
 done
 echo end

@@ -113,17 +113,18 @@ pub(super) fn list(shell: &Shell<'_>, fleet: Fleet<'_>) -> Result<Vec<UnitSighti
 /// Stops units of a host, and voids those that have not been started.
 pub(super) fn stop(shell: &Shell<'_>, fleet: Fleet<'_>, units: &[String]) -> Result<(), String> {
     let units = units.join(" ");
-    stop_in(shell, &directory(fleet), &units, fleet.site.kill_after)
+    let kill_after = Some(fleet.site.kill_after);
+    stop_in(shell, &directory(fleet), &units, kill_after)
 }
 
-/// Stops units, whose names are separated by spaces, and kills them after a while.
+/// Stops units, whose names are separated by spaces, and kills them after a while, if one is given.
 pub(super) fn stop_in(
     shell: &Shell<'_>,
     dir: &str,
     units: &str,
-    kill_after: Duration,
+    kill_after: Option<Duration>,
 ) -> Result<(), String> {
-    let after = kill_after.as_secs().to_string();
+    let after = kill_after.map_or(String::new(), |after| after.as_secs().to_string());
     let killer = format!("{COMMON}{KILL}");
     let values = [
         ("units", units),

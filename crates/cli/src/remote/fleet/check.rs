@@ -122,7 +122,18 @@ pub(super) async fn run(check: &Check, json: bool, client: &Client) -> CommandRe
         seconds: began.elapsed().as_secs_f64(),
         ..Findings::default()
     };
-    match ended.map_err(refused)? {
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            if cancel(id, client).await.is_err() {
+                note(&format!(
+                    "the trial task {id} is left; `baton cancel {id}` ends it"
+                ));
+            }
+            return Err(refused(error));
+        }
+    };
+    match ended {
         Some(instance) => found.take_end(&instance, client).await,
         None => {
             let explained = client.explain(id).await.map_err(refused)?;
@@ -195,11 +206,13 @@ async fn until_ended(
             progress.clear();
             return Ok(None);
         }
-        let fleet = client.fleet(&check.name).await?;
-        let mut line = Line::new();
-        line.add(Style::Plain, describe(&fleet));
-        let elapsed = Millis::from_secs(began.elapsed().as_secs());
-        progress.update(line, &format!(", {}", span(elapsed)));
+        // Only for people: the next answer to the wait tells of an error.
+        if let Ok(fleet) = client.fleet(&check.name).await {
+            let mut line = Line::new();
+            line.add(Style::Plain, describe(&fleet));
+            let elapsed = Millis::from_secs(began.elapsed().as_secs());
+            progress.update(line, &format!(", {}", span(elapsed)));
+        }
     }
 }
 
