@@ -26,6 +26,8 @@ pub struct Config {
     /// How long the leader before may have gone on extending leases after this term began: the
     /// lease of the leader with a shared store, zero where a lock excludes it.
     pub predecessor_grace: Millis,
+    /// How long the first in line may wait for a worker before that is an alarm; zero for ever.
+    pub stuck_after: Millis,
     /// Seeded bugs.
     pub bugs: Bugs,
 }
@@ -37,6 +39,7 @@ impl Default for Config {
             timeouts: Timeouts::default(),
             allow_bump_unhealthy: false,
             predecessor_grace: Millis(0),
+            stuck_after: Millis::from_secs(30 * 60),
             bugs: Bugs::NONE,
         }
     }

@@ -27,21 +27,41 @@ pub struct Conditions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dependency {
-    pub upstream: Upstream,
+    pub upstream: Subject,
     pub rule: DependencyRule,
 }
 
-/// The work that a dependency waits for.
+/// Work that a dependency or an alarm is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Upstream {
+pub enum Subject {
     /// All instances of a range.
     Instances {
         first: InstanceId,
         last: InstanceId,
     },
     Run(RunId),
+}
+
+impl Subject {
+    /// The first and the last instance, unless it is a run.
+    #[must_use]
+    pub const fn instances(self) -> Option<(InstanceId, InstanceId)> {
+        match self {
+            Self::Instances { first, last } => Some((first, last)),
+            Self::Run(_) => None,
+        }
+    }
+
+    /// The run, if it is one.
+    #[must_use]
+    pub const fn run(self) -> Option<RunId> {
+        match self {
+            Self::Instances { .. } => None,
+            Self::Run(run) => Some(run),
+        }
+    }
 }
 
 /// How the upstream work must have ended.
@@ -72,7 +92,7 @@ impl DependencyRule {
     }
 }
 
-impl fmt::Display for Upstream {
+impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Instances { first, last } => InstanceRange(*first, *last).fmt(f),
@@ -119,17 +139,17 @@ impl FromStr for Dependency {
         };
         let instance = |text: &str| number(text, 'i').map(InstanceId).ok_or_else(wrong);
         let upstream = match (upstream.split_once(".."), number(upstream, 'r')) {
-            (_, Some(run)) => Upstream::Run(RunId(run)),
+            (_, Some(run)) => Subject::Run(RunId(run)),
             (Some((first, last)), None) => {
                 let (first, last) = (instance(first)?, instance(last)?);
                 if first > last {
                     return Err(wrong());
                 }
-                Upstream::Instances { first, last }
+                Subject::Instances { first, last }
             }
             (None, None) => {
                 let id = instance(upstream)?;
-                Upstream::Instances {
+                Subject::Instances {
                     first: id,
                     last: id,
                 }

@@ -2,6 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`alarm`] | what is late, slow, short or stuck |
 //! | [`ids`] | newtypes for every name and number |
 //! | [`time`] | monotonic and wall time, durations, heartbeat stamps |
 //! | [`state`] | the states of the five state machines, as spelled on the wire |
@@ -35,6 +36,7 @@
 //! Nothing here decides anything: decisions are in `baton-core`. This crate depends on
 //! macros and `serde_json` only, so that every other crate may use it.
 
+pub mod alarm;
 pub mod api;
 pub mod backfill;
 pub mod conditions;

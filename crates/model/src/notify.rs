@@ -36,6 +36,12 @@ pub enum NoticeKind {
     Recovered,
     /// A due time was missed or skipped.
     Missed,
+    /// The deadline of an execution has passed, and it has not ended.
+    Late,
+    /// It waits for a worker for too long.
+    Stuck,
+    /// It runs for longer than expected, or has succeeded in less time.
+    Unusual,
     /// A worker was lost, or its host has a fault; also when that has passed.
     Worker,
     /// A fleet gets no workers, or gets them again.
@@ -50,9 +56,19 @@ pub enum NoticeKind {
 
 impl NoticeKind {
     /// The kinds that routes choose from.
-    pub const CHOICES: &[&str] = &["failed", "recovered", "missed", "worker", "fleet", "store"];
+    pub const CHOICES: &[&str] = &[
+        "failed",
+        "recovered",
+        "missed",
+        "late",
+        "stuck",
+        "unusual",
+        "worker",
+        "fleet",
+        "store",
+    ];
     /// The kinds that the `notify` of an entry chooses from.
-    pub const OF_ENTRIES: &[&str] = &["failed", "recovered", "missed"];
+    pub const OF_ENTRIES: &[&str] = &["failed", "recovered", "missed", "late", "stuck", "unusual"];
 
     /// The spelling everywhere.
     #[must_use]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::alarm::Expectations;
 use crate::conditions::Conditions;
 use crate::device::DeviceAmount;
 use crate::ids::{InstanceId, Revision, TaskNo};
@@ -263,6 +264,8 @@ pub struct InstanceSpec {
     pub nodes: Nodes,
     /// Who is told of its end.
     pub notify: Option<NotifyRule>,
+    /// When it is late, and how long it runs.
+    pub expected: Expectations,
 }
 
 impl InstanceSpec {
@@ -394,6 +397,7 @@ impl Serialize for SparseSpec<'_> {
             warn,
             nodes,
             notify,
+            expected,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -427,6 +431,7 @@ impl Serialize for SparseSpec<'_> {
             "warn": warn,
             "nodes": nodes,
             "notify": notify,
+            "expected": expected,
         }
         map.end()
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::alarm::Expectations;
 use crate::ids::{Generation, RunId};
 use crate::notify::NotifyRule;
 use crate::outcome::KillMode;
@@ -43,6 +44,9 @@ pub struct Plan {
     /// Who is told of its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub notify: Option<NotifyRule>,
+    /// When it is late, and how long it runs.
+    #[serde(default, skip_serializing_if = "Expectations::is_empty")]
+    pub expected: Expectations,
     /// The workflow file as JSON with unbound parameters, so that a resume can bind others. None
     /// if the library stores it, it was sent in parts, or it exceeds `WORKFLOW_SOURCE_BYTES_MAX`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -74,6 +74,7 @@ pub(crate) const TABLES: &[Table] = tables! {
     "backfill" by "id": "id" Integer, "task" Integer, "open" Boolean, "body" Text;
     "backfill_taken" by "backfill": "backfill" Integer, "body" Text;
     "cluster_limit" by "name": "name" Text, "total" Integer;
+    "alarm" by "name": "name" Text, "kind" Text, "owner" Text, "at_ms" Integer, "body" Text;
     "fleet" by "name": "name" Text, "body" Text;
     "fleet_job" by "id": "id" Integer, "fleet" Text, "open" Boolean, "body" Text;
     "name_owner" by "worker": "worker" Text, "owner" Text;

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, RunHead};
+use baton_model::alarm::{Alarm, AlarmKind};
 use baton_model::api::{InstanceFilter, RunFilter};
 use baton_model::backfill::Backfill;
 use baton_model::fact::Fact;
@@ -176,6 +177,15 @@ pub(crate) const fn page_limit(asked: usize) -> usize {
     } else {
         asked
     }
+}
+
+/// Open alarms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AlarmPage {
+    /// The oldest.
+    pub alarms: Vec<Alarm>,
+    /// All of them, by kind.
+    pub counts: BTreeMap<AlarmKind, u64>,
 }
 
 /// A page of items, and the cursor of the next page.

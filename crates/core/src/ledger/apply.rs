@@ -100,6 +100,14 @@ impl Ledger {
                 self.identity.settle(*epoch);
                 Ok(())
             }
+            Fact::AlarmRaised(alarm) => {
+                self.alarms.insert(alarm.key(), (**alarm).clone());
+                Ok(())
+            }
+            Fact::AlarmCleared { alarm, .. } => {
+                self.alarms.remove(alarm);
+                Ok(())
+            }
             // For the operator.
             Fact::AttemptsDisowned { .. }
             | Fact::WorkerFaulted { .. }

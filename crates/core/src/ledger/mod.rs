@@ -27,6 +27,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use baton_model::alarm::{Alarm, AlarmKey};
 use baton_model::fact::Verdict;
 use baton_model::fleet::FleetName;
 use baton_model::ids::{
@@ -34,7 +35,7 @@ use baton_model::ids::{
     LeaseId, Lineage, RunId, TaskNo, WorkerName,
 };
 use baton_model::principal::NameOwner;
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Wall};
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
 
@@ -116,6 +117,17 @@ pub struct Ledger {
     /// The number of FAILED instances of arrays that limit it, by their first instance.
     failures: BTreeMap<InstanceId, u32>,
     fleets: Fleets,
+    /// Open alarms.
+    alarms: BTreeMap<AlarmKey, Alarm>,
+    transient: Transient,
+}
+
+/// State of one leader, which no store has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Transient {
+    /// When the open leases of instances with an expected run time were granted, as far as the store
+    /// that it was restored from knows.
+    leased_at: BTreeMap<InstanceId, Wall>,
 }
 
 impl Ledger {
@@ -314,6 +326,7 @@ impl Ledger {
 
     /// Drops the state of one leader, which no store has: for a comparison with what a store has.
     pub fn forget_transient(&mut self) {
+        self.transient = Transient::default();
         self.library.forget_transient();
         self.runs.forget_transient();
     }
@@ -331,6 +344,23 @@ impl Ledger {
     /// Mutable access for the controller of runs, which changes transient state only.
     pub const fn runs_mut(&mut self) -> &mut Runs {
         &mut self.runs
+    }
+
+    /// Alarms that are open.
+    #[must_use]
+    pub const fn alarms(&self) -> &BTreeMap<AlarmKey, Alarm> {
+        &self.alarms
+    }
+
+    /// Notes when the lease of an instance with an expected run time was granted, as a store has it.
+    pub fn restore_leased_at(&mut self, instance: InstanceId, at: Wall) {
+        self.transient.leased_at.insert(instance, at);
+    }
+
+    /// When the lease of an instance was granted, if it has an expected run time and was leased before
+    /// this leader.
+    pub(crate) fn leased_at(&self, instance: InstanceId) -> Option<Wall> {
+        self.transient.leased_at.get(&instance).copied()
     }
 
     /// Fleets, and their jobs that have not ended.

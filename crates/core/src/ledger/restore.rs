@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 
+use baton_model::alarm::Alarm;
 use baton_model::fleet::{Fleet, FleetJob};
 use baton_model::ids::{BackfillId, Incarnation, InstanceId, JobId, RunId, TaskNo, WorkerName};
 use baton_model::library::{Created, IdempotencyKey};
@@ -56,6 +57,8 @@ pub struct LedgerParts {
     pub jobs: Vec<FleetJob>,
     /// The highest id of a job ever used.
     pub last_job: JobId,
+    /// Open alarms.
+    pub alarms: Vec<Alarm>,
 }
 
 impl Ledger {
@@ -70,6 +73,7 @@ impl Ledger {
             name_owners: parts.name_owners.into_iter().collect(),
             limits: parts.limits.into_iter().collect(),
             fleets: Fleets::restore(parts.fleets, parts.jobs, parts.last_job)?,
+            alarms: parts.alarms.into_iter().map(|it| (it.key(), it)).collect(),
             ..Self::default()
         };
         for (first, last) in parts.known {

@@ -36,7 +36,7 @@ pub(super) const fn is_missed(verdict: TickVerdict) -> Option<SkipReason> {
 }
 
 /// What routes see of an instance. Failures in a row are those of its entry; without one, its own.
-fn about_instance(id: InstanceId, spec: &InstanceSpec) -> About {
+pub(super) fn about_instance(id: InstanceId, spec: &InstanceSpec) -> About {
     About {
         series: match (spec.origin, spec.array) {
             (Some(origin), _) => format!("entry:{}", origin.task.0),
@@ -50,7 +50,7 @@ fn about_instance(id: InstanceId, spec: &InstanceSpec) -> About {
     }
 }
 
-fn about_context(context: &Context, series: String) -> About {
+pub(super) fn about_context(context: &Context, series: String) -> About {
     let (owner, name, rule) = match context {
         Context::Run(run) => (&run.owner, &run.name, &run.rule),
         Context::Entry { name, rule } => (&name.owner, &name.name, rule),
@@ -71,7 +71,7 @@ fn about_context(context: &Context, series: String) -> About {
 }
 
 /// A notice about work, without details.
-fn notice(kind: NoticeKind, about: &About, subject: String, at: Wall) -> Notice {
+pub(super) fn notice(kind: NoticeKind, about: &About, subject: String, at: Wall) -> Notice {
     Notice {
         key: String::new(),
         kind,

@@ -16,6 +16,7 @@
 //! | `state` | open arrays and runs, failures in a row, and their rows |
 //! | `routing` | who gets a notice |
 //! | `executions` | instances, arrays and runs |
+//! | `alarms` | what is late, slow, short or stuck |
 //! | `resources` | workers, fleets and the store |
 //! | `rate` | the limit of each channel, and its digests |
 //!
@@ -23,6 +24,7 @@
 //! result is stored completely or not at all. After a failure to store it the machine is dropped, and
 //! restored from what is stored.
 
+mod alarms;
 mod executions;
 mod rate;
 mod resources;
@@ -35,6 +37,7 @@ mod text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::conditions::Subject;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, RunId, TaskNo};
 use baton_model::library::{Cause, TaskName};
@@ -176,6 +179,10 @@ impl Notifier {
                 }
             }
             Fact::RunEnded { run, .. } => Need::Run(*run),
+            Fact::AlarmRaised(alarm) => match alarm.subject {
+                Subject::Run(run) => Need::Run(run),
+                Subject::Instances { first, .. } => Need::Instance(first),
+            },
             Fact::Launched {
                 entry,
                 cause: Cause::Due { .. },
@@ -241,6 +248,7 @@ impl Notifier {
                 verdict,
                 ..
             } => self.due(seen, context, *entry, (*first, *last, *count), *verdict),
+            Fact::AlarmRaised(alarm) => self.alarm(seen, context, alarm),
             fact => self.resource(seen, fact),
         }
         self.passed(seen.seq, seen.at);

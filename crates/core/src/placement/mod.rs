@@ -241,6 +241,12 @@ impl Placement {
         Ok(ClassId(class))
     }
 
+    /// The first in line of each owner, priority and class.
+    pub fn heads(&self) -> impl Iterator<Item = InstanceId> + '_ {
+        let queues = self.queue.class_queues.iter();
+        queues.filter_map(|(at, _)| self.queue.head(at))
+    }
+
     /// The next decision about an instance prefers any other worker to this one.
     pub fn avoid(&mut self, instance: InstanceId, worker: &WorkerName) {
         self.avoided.insert(instance, worker.clone());

@@ -290,6 +290,11 @@ impl Bullpen {
             .or_else(|| self.placement.next_ahead())
     }
 
+    /// The first in line of each owner, priority and class.
+    pub(crate) fn heads(&self) -> impl Iterator<Item = InstanceId> + '_ {
+        self.placement.heads()
+    }
+
     /// Charges a lease that was granted before.
     pub(crate) fn adopt(&mut self, lease: &Lease, instance: &Instance) {
         let limits = self.set_implied_limits(&instance.spec);

@@ -13,6 +13,7 @@ use baton_model::principal::Principal;
 use baton_model::spec::{Due, InstanceSpec};
 use baton_model::time::{Mono, Now};
 
+use super::alarms::Alarms;
 use super::attempts;
 use super::bullpen::Bullpen;
 use super::command::Reply;
@@ -60,6 +61,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) bullpen: &'a mut Bullpen,
     pub(crate) dependencies: &'a mut Dependencies,
+    pub(crate) alarms: &'a mut Alarms,
     pub(crate) step: &'a mut Step<Fact, Effect>,
     /// The client that has asked for what is being decided, if it is known.
     pub(crate) by: Option<Arc<Principal>>,
@@ -83,6 +85,7 @@ impl Cx<'_> {
         }
         seeded! { crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact); }
         self.dependencies.observe(self.ledger, &fact);
+        self.alarms.observe(self.ledger, &fact, self.now);
         self.step.record_by(fact, self.by.as_ref());
     }
 

@@ -9,7 +9,7 @@
 //! So upstream work that is not live has ended as the dependency requires, and both rules follow from
 //! the ledger alone: a new leader decides the same without the states of ended instances, also when
 //! retention has removed them. The step that records ends holds all of them against the rules before it
-//! lets anything go ([`advance`]). Upstream work that lives again, because it was retried or resumed,
+//! lets anything go ([`advance`]). Subject work that lives again, because it was retried or resumed,
 //! holds back again what is unstarted.
 //!
 //! The cost of an end does not depend on how much waits: ranges that are waited for are found by
@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use baton_model::conditions::{Dependency, HaltReason, Upstream};
+use baton_model::conditions::{Dependency, HaltReason, Subject};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, RunId};
 use baton_model::outcome::KillMode;
@@ -44,7 +44,7 @@ pub struct EndMark {
 /// An end of upstream work.
 #[derive(Clone, Copy, Debug)]
 struct End {
-    upstream: Upstream,
+    upstream: Subject,
     is_done: bool,
 }
 
@@ -60,11 +60,11 @@ impl End {
 enum Change {
     Ended(End),
     /// It was retried or resumed, and is live again.
-    Reopened(Upstream),
+    Reopened(Subject),
 }
 
 impl Change {
-    const fn upstream(self) -> Upstream {
+    const fn upstream(self) -> Subject {
         match self {
             Self::Ended(End { upstream, .. }) | Self::Reopened(upstream) => upstream,
         }
@@ -133,10 +133,10 @@ impl Dependencies {
         }
         for dependency in after {
             let dependents = match dependency.upstream {
-                Upstream::Instances { first, last } => {
+                Subject::Instances { first, last } => {
                     self.spans.entry(Span::new(first, last)).or_default()
                 }
-                Upstream::Run(run) => self.runs.entry(run).or_default(),
+                Subject::Run(run) => self.runs.entry(run).or_default(),
             };
             dependents.insert(range.first);
         }
@@ -202,13 +202,13 @@ impl Dependencies {
             Fact::InstancesHalted { first, last, .. } => {
                 let (first, last) = (*first, *last);
                 self.forget_started(ledger, first, last);
-                self.ended(Upstream::Instances { first, last }, false);
+                self.ended(Subject::Instances { first, last }, false);
             }
             Fact::RunEnded { run, state, .. } => {
-                self.ended(Upstream::Run(*run), *state == UniversalState::Done);
+                self.ended(Subject::Run(*run), *state == UniversalState::Done);
             }
             Fact::InstanceRetried { instance, .. } => self.change(Change::Reopened(one(*instance))),
-            Fact::RunResumed { run, .. } => self.change(Change::Reopened(Upstream::Run(*run))),
+            Fact::RunResumed { run, .. } => self.change(Change::Reopened(Subject::Run(*run))),
             Fact::LeaseGranted { lease, .. } | Fact::AttemptAdopted { lease, .. } => {
                 let id = lease.attempt.instance;
                 self.forget_started(ledger, id, id);
@@ -217,7 +217,7 @@ impl Dependencies {
         }
     }
 
-    fn ended(&mut self, upstream: Upstream, is_done: bool) {
+    fn ended(&mut self, upstream: Subject, is_done: bool) {
         let end = End { upstream, is_done };
         self.ends += 1;
         self.recent.push_back(end);
@@ -255,10 +255,10 @@ impl Dependencies {
     }
 
     /// The dependents of an upstream, by their first instances.
-    fn dependents_of(&self, upstream: Upstream) -> BTreeSet<InstanceId> {
+    fn dependents_of(&self, upstream: Subject) -> BTreeSet<InstanceId> {
         match upstream {
-            Upstream::Run(run) => self.runs.get(&run).cloned().unwrap_or_default(),
-            Upstream::Instances { first, last } => {
+            Subject::Run(run) => self.runs.get(&run).cloned().unwrap_or_default(),
+            Subject::Instances { first, last } => {
                 let mut found = BTreeSet::new();
                 let mut size = self.spans.first_key_value().map(|(span, _)| span.size);
                 while let Some(now) = size {
@@ -292,7 +292,7 @@ impl Dependencies {
         };
         for dependency in dependent.after {
             match dependency.upstream {
-                Upstream::Instances { first, last } => {
+                Subject::Instances { first, last } => {
                     let span = Span::new(first, last);
                     if let Some(dependents) = self.spans.get_mut(&span) {
                         dependents.remove(&id);
@@ -301,7 +301,7 @@ impl Dependencies {
                         }
                     }
                 }
-                Upstream::Run(run) => {
+                Subject::Run(run) => {
                     if let Some(dependents) = self.runs.get_mut(&run) {
                         dependents.remove(&id);
                         if dependents.is_empty() {
@@ -396,28 +396,28 @@ fn all_over(ledger: &Ledger, after: &[Dependency]) -> bool {
 }
 
 /// True if no part of it is live.
-fn is_over(ledger: &Ledger, upstream: Upstream) -> bool {
+fn is_over(ledger: &Ledger, upstream: Subject) -> bool {
     match upstream {
-        Upstream::Instances { first, last } => !ledger.is_live(first, last),
-        Upstream::Run(run) => {
+        Subject::Instances { first, last } => !ledger.is_live(first, last),
+        Subject::Run(run) => {
             let head = ledger.runs().head(run);
             head.is_none_or(|head| head.state.is_terminal())
         }
     }
 }
 
-const fn one(id: InstanceId) -> Upstream {
-    Upstream::Instances {
+const fn one(id: InstanceId) -> Subject {
+    Subject::Instances {
         first: id,
         last: id,
     }
 }
 
-fn overlaps(ended: Upstream, wanted: Upstream) -> bool {
+fn overlaps(ended: Subject, wanted: Subject) -> bool {
     match (ended, wanted) {
         (
-            Upstream::Instances { first, last },
-            Upstream::Instances {
+            Subject::Instances { first, last },
+            Subject::Instances {
                 first: from,
                 last: to,
             },

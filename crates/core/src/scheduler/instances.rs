@@ -9,10 +9,11 @@ use baton_model::library::{Created, Execution, IdempotencyKey};
 use baton_model::outcome::KillMode;
 use baton_model::spec::{Array, InstanceSpec};
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 
 use super::bullpen::gated_entry;
 use super::dependencies::EndMark;
-use super::{gate, launch};
+use super::{alarms, gate, launch};
 use crate::config::StoreMode;
 use crate::ledger::{Instance, Range};
 use crate::protocol::scheduler::Protocol;
@@ -167,6 +168,7 @@ pub(super) fn submit(
     }
     check_conditions(cx, &submission.spec.conditions, mark)?;
     let count = submission.count();
+    let submission = submission.with_deadline(cx.now.wall);
     let keyed = submission
         .key
         .filter(|_| cx.config.store == StoreMode::Memory);
@@ -201,6 +203,15 @@ impl Submission {
         self.array.map_or(1, |(count, _)| count.max(1)) + more
     }
 
+    /// The same with a deadline that counts from now.
+    fn with_deadline(mut self, now: Wall) -> Self {
+        alarms::fix_deadline(&mut self.spec.expected, now);
+        for more in &mut self.more {
+            alarms::fix_deadline(&mut more.spec.expected, now);
+        }
+        self
+    }
+
     /// Its instances, with ids from `first` on; at least one range.
     fn at(&self, first: InstanceId) -> Vec<Range> {
         let mut ranges = Vec::with_capacity(1 + self.more.len());
@@ -221,7 +232,7 @@ impl Submission {
             let first = ranges[ranges.len() - 1].last.next();
             ranges.push(more.at(first));
         }
-        if self.spec.conditions != Conditions::default() {
+        if self.spec.conditions != Conditions::default() || !self.spec.expected.is_empty() {
             let last = ranges[ranges.len() - 1].last;
             let conditions = Conditions {
                 instances: Some((first, last)),
@@ -288,7 +299,18 @@ fn is_free_for(cx: &Cx<'_>, first: InstanceId, last: InstanceId, spec: &Instance
         .leased(first, last)
         .chain(ledger.requeued(first, last));
     let mut waiting = ledger.waiting_within(first, last);
-    known.all(|instance| *instance.spec == *spec) && waiting.all(|range| *range.spec == *spec)
+    known.all(|instance| is_same(&instance.spec, spec))
+        && waiting.all(|range| is_same(&range.spec, spec))
+}
+
+/// True if two specs differ at most in their deadline, which counts from the submission.
+fn is_same(known: &InstanceSpec, spec: &InstanceSpec) -> bool {
+    if known.expected == spec.expected {
+        return *known == *spec;
+    }
+    let mut known = known.clone();
+    known.expected.deadline.clone_from(&spec.expected.deadline);
+    known == *spec
 }
 
 /// Records new instances, and lets them wait for a worker.

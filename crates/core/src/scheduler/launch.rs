@@ -11,10 +11,11 @@ use baton_model::ids::RunId;
 use baton_model::library::{Cause, Execution, RunOrigin};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Due, Exclusive, InstanceSpec, Origin};
+use baton_model::time::Wall;
 use baton_model::workflow::Plan;
 
 use super::timetable::Timetable;
-use super::{gate, instances};
+use super::{alarms, gate, instances};
 use crate::clock::Zone;
 use crate::config::StoreMode;
 use crate::ledger::{Payload, Task};
@@ -164,17 +165,34 @@ fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
                 revision: origin.revision,
                 due: origin.due,
             });
+            alarms::fix_deadline(&mut spec.expected, due_from(cx, &origin));
             instances::accept(cx, id, id, &Arc::from(spec));
         }
-        (Execution::Run(run), Payload::Plan(plan)) => cx.commit(Fact::RunRegistered {
-            run,
-            at: cx.now.wall,
-            plan,
-            open: false,
-            origin: Some(origin),
-        }),
+        (Execution::Run(run), Payload::Plan(plan)) => {
+            let plan = with_deadline(plan, due_from(cx, &origin));
+            cx.commit(Fact::RunRegistered {
+                run,
+                at: cx.now.wall,
+                plan,
+                open: false,
+                origin: Some(origin),
+            });
+        }
         (id, _) => unreachable!("{id} is the id of another kind of execution"),
     }
+}
+
+/// The time from which a deadline counts: the due time, if there is one.
+fn due_from(cx: &Cx<'_>, origin: &RunOrigin) -> Wall {
+    origin.due.map_or(cx.now.wall, |due| due.nominal)
+}
+
+/// A plan whose deadline is fixed.
+pub(super) fn with_deadline(mut plan: Arc<Plan>, from: Wall) -> Arc<Plan> {
+    if plan.expected.deadline.is_some() {
+        alarms::fix_deadline(&mut Arc::make_mut(&mut plan).expected, from);
+    }
+    plan
 }
 
 /// The variables that tell what has launched an execution. A run's instances get them when they

@@ -15,6 +15,7 @@
 //! 5. When a commit fails, drop the scheduler: it is ahead of its store. Start
 //!    again at 1 with a new epoch.
 
+pub(crate) mod alarms;
 mod attempts;
 mod backfill;
 pub(crate) mod bullpen;
@@ -38,7 +39,7 @@ use std::sync::Arc;
 
 use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::fleet::{FleetAnswer, FleetName, FleetSpec};
-use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, Term, WorkerName};
+use baton_model::ids::{Epoch, InstanceId, LeaseId, RequestId, TaskNo, Term, WorkerName};
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::placement::Capacity;
 use baton_model::principal::{NameOwner, Principal};
@@ -54,6 +55,7 @@ use crate::protocol::scheduler::seat::Seat;
 use crate::scheduler::context::Cx;
 use crate::step::Step;
 
+use alarms::Alarms;
 use backfill::BackfillDriver;
 use bullpen::Bullpen;
 use dependencies::Dependencies;
@@ -138,6 +140,7 @@ pub struct Scheduler {
     timetable: Timetable,
     backfills: BackfillDriver,
     deadlines: Deadlines,
+    alarms: Alarms,
     fleets: Controller,
     counts: Counts,
 }
@@ -209,6 +212,7 @@ impl Scheduler {
                 crate::bugs::scheduler::move_due_times(config.bugs, &ledger, now, timetable);
         }
         let deadlines = Deadlines::restore(&ledger, now);
+        let mut alarms = Alarms::restore(&ledger, now);
         let mut cx = Cx {
             now,
             epoch,
@@ -216,6 +220,7 @@ impl Scheduler {
             ledger: &mut ledger,
             bullpen: &mut bullpen,
             dependencies: &mut dependencies,
+            alarms: &mut alarms,
             step: &mut step,
             by: None,
             counts: &mut counts,
@@ -234,6 +239,7 @@ impl Scheduler {
             timetable,
             backfills: BackfillDriver::default(),
             deadlines,
+            alarms,
             fleets,
             counts,
         }
@@ -243,6 +249,10 @@ impl Scheduler {
     pub fn handle(&mut self, now: Now, input: Input) -> Step<Fact, Effect> {
         let mut step = Step::default();
         let (mut done, mut stops) = (Vec::new(), Vec::new());
+        let stuck = match input {
+            Input::Tick => self.stuck(now),
+            _ => Vec::new(),
+        };
         let mut cx = Cx {
             now,
             epoch: self.epoch,
@@ -250,6 +260,7 @@ impl Scheduler {
             ledger: &mut self.ledger,
             bullpen: &mut self.bullpen,
             dependencies: &mut self.dependencies,
+            alarms: &mut self.alarms,
             step: &mut step,
             by: None,
             counts: &mut self.counts,
@@ -268,6 +279,7 @@ impl Scheduler {
                 table.due(&mut cx);
                 backfills.wake(&mut cx);
                 deadlines.due(&mut cx);
+                alarms::due(&mut cx, stuck);
                 protocol.tick(&mut cx.protocol());
             }
             Input::CopyOpened(evidence) => protocol.open_copy(&mut cx.protocol(), evidence),
@@ -323,8 +335,22 @@ impl Scheduler {
         }
         protocol.end_initial_wait_if_safe(&mut cx.protocol());
         place_ready(&mut cx, protocol);
+        alarms::settle(&mut cx);
         fleets::advance(&mut cx, protocol, fleets);
         step
+    }
+
+    /// Heads of queues that are stuck, with what they wait for.
+    fn stuck(&mut self, now: Now) -> Vec<(InstanceId, String)> {
+        let after = self.config.stuck_after;
+        let stuck = self
+            .alarms
+            .look(&self.ledger, &self.bullpen, after, now.mono);
+        let explained = stuck.into_iter().filter_map(|id| {
+            let standing = self.explain(id, now)?;
+            Some((id, standing.wait()?.text()))
+        });
+        explained.collect()
     }
 
     /// When [`Input::Tick`] is due next.
@@ -336,7 +362,8 @@ impl Scheduler {
         let backfills = self.backfills.next_due(&self.ledger);
         let has_waiting = self.bullpen.has_waiting();
         let fleets = self.fleets.next_due(self.ledger.fleets(), has_waiting);
-        let all = [backoff, protocol, runs, backfills, fleets];
+        let alarms = self.alarms.next_due(has_waiting, self.config.stuck_after);
+        let all = [backoff, protocol, runs, backfills, fleets, alarms];
         all.into_iter().flatten().min()
     }
 

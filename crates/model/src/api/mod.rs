@@ -6,6 +6,7 @@
 //! representation carries its own links, by relation; clients follow them instead of
 //! putting paths together.
 
+mod alarms;
 mod attempts;
 mod backfills;
 mod cores;
@@ -42,6 +43,7 @@ pub use library::{
     TriggerTask,
 };
 
+pub use alarms::Alarm;
 pub use limits::{Limit, LimitOrigin, LimitRemoval};
 pub use notifications::{ChannelTest, Notification, NotificationChannel, NotificationFilter};
 pub use processes::{AttemptProcesses, Process, UsageSample};

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use strum::{EnumDiscriminants, IntoStaticStr, VariantNames};
 
+use crate::alarm::{Alarm, AlarmKey};
 use crate::backfill::{BackfillHalt, BackfillRange};
 use crate::conditions::HaltReason;
 use crate::fleet::{CancelCause, FleetName, FleetSpec, JobEnd, JobState, Removal};
@@ -482,6 +483,10 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fault: Option<Arc<str>>,
     },
+    /// Work is late, slow, short or stuck.
+    AlarmRaised(Box<Alarm>),
+    /// An alarm has ended: its work has ended or, if it was stuck, was placed.
+    AlarmCleared { alarm: AlarmKey, at: Wall },
 }
 
 impl FactKind {
@@ -527,6 +532,8 @@ impl Fact {
                 execution: Some(Execution::Run(run)),
                 ..
             } => Some(*run),
+            Self::AlarmRaised(alarm) => alarm.subject.run(),
+            Self::AlarmCleared { alarm, .. } => alarm.subject.run(),
             _ => None,
         }
     }
@@ -627,6 +634,8 @@ impl Fact {
             | Self::JobCancelRequested { .. }
             | Self::JobEnded { .. }
             | Self::ChannelFaulted { .. } => None,
+            Self::AlarmRaised(alarm) => alarm.subject.instances(),
+            Self::AlarmCleared { alarm, .. } => alarm.subject.instances(),
         }
     }
 

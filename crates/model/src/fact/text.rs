@@ -168,6 +168,8 @@ impl Fact {
                 ),
                 None => format!("worker {worker} ({incarnation}) can launch work again"),
             },
+            Self::AlarmRaised(alarm) => format!("{}: {}", alarm.kind, alarm.sentence()),
+            Self::AlarmCleared { alarm, .. } => format!("no longer {}", alarm.kind),
             Self::ChannelFaulted { channel, fault } => match fault {
                 Some(fault) => {
                     format!("the channel {channel} cannot deliver notifications: {fault}")

@@ -7,7 +7,7 @@
 use axum::http::StatusCode;
 use baton_core::scheduler::{Command, EndMark, Scheduler, SubmitError};
 use baton_model::api::{FieldProblem, Submit};
-use baton_model::conditions::{Conditions, Dependency, HaltReason, Upstream};
+use baton_model::conditions::{Conditions, Dependency, HaltReason, Subject};
 use baton_model::state::UniversalState;
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ async fn can_be_met(app: &App, dependency: Dependency) -> Answer<bool> {
         refused("after", format!("{what} does not exist"), hint)
     };
     let ends: Vec<bool> = match dependency.upstream {
-        Upstream::Instances { first, last } => {
+        Subject::Instances { first, last } => {
             let counts = app.read(move |store| store.tally(first, last)).await?;
             let found: u64 = counts.values().sum();
             if found < (last.0 - first.0).saturating_add(1) {
@@ -95,7 +95,7 @@ async fn can_be_met(app: &App, dependency: Dependency) -> Answer<bool> {
             let states = counts.into_keys();
             states.filter_map(end).collect()
         }
-        Upstream::Run(run) => {
+        Subject::Run(run) => {
             let state = move |leader: &Scheduler| {
                 let head = leader.ledger().runs().head(run);
                 head.map(|head| head.state)

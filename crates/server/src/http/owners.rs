@@ -9,7 +9,7 @@ use axum::RequestExt as _;
 use axum::extract::{Path, Query, Request};
 use axum::http::uri::PathAndQuery;
 use axum::http::{StatusCode, Uri};
-use baton_model::conditions::Upstream;
+use baton_model::conditions::Subject;
 use baton_model::ids::{InstanceId, RunId};
 use baton_store::view::Record;
 use serde_json::Value;
@@ -92,12 +92,12 @@ pub(super) fn submit(owner: &str, file: &mut Value) -> Answer<()> {
 }
 
 /// Checks that the work that a submission starts after belongs to this owner.
-pub(super) async fn check_upstream(app: &App, owner: &str, upstream: Upstream) -> Answer<()> {
+pub(super) async fn check_upstream(app: &App, owner: &str, upstream: Subject) -> Answer<()> {
     match upstream {
-        Upstream::Instances { first, last } => {
+        Subject::Instances { first, last } => {
             check_owned(app, owner, Target::Many(vec![(first, last)])).await
         }
-        Upstream::Run(run) => check_owned_run(app, owner, run).await,
+        Subject::Run(run) => check_owned_run(app, owner, run).await,
     }
 }
 

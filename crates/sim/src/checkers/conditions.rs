@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use baton_model::conditions::{Dependency, DependencyRule, HaltReason, Upstream};
+use baton_model::conditions::{Dependency, DependencyRule, HaltReason, Subject};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{InstanceId, LeaseId, RunId};
 use baton_model::spec::InstanceSpec;
@@ -204,10 +204,10 @@ impl ConditionChecks {
     fn demand(&self, dependency: Dependency) -> Demand {
         let end = |id: InstanceId| self.instances.get(&id).and_then(|it| it.state.end());
         let ends: Vec<Option<bool>> = match dependency.upstream {
-            Upstream::Instances { first, last } => {
+            Subject::Instances { first, last } => {
                 (first.0..=last.0).map(|id| end(InstanceId(id))).collect()
             }
-            Upstream::Run(run) => vec![self.runs.get(&run).copied().flatten()],
+            Subject::Run(run) => vec![self.runs.get(&run).copied().flatten()],
         };
         let forbidden = match dependency.rule {
             DependencyRule::Ok => Some(false),

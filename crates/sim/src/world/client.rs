@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::scheduler::{Command, Input, Submission};
-use baton_model::conditions::{Dependency, DependencyRule, Upstream};
+use baton_model::conditions::{Dependency, DependencyRule, Subject};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, InstanceId, Lineage, RequestId, WorkerName};
 use baton_model::library::IdempotencyKey;
@@ -213,7 +213,7 @@ fn after(number: u64, upstream: InstanceId) -> Option<Dependency> {
         4 => DependencyRule::Fail,
         _ => return None,
     };
-    let upstream = Upstream::Instances {
+    let upstream = Subject::Instances {
         first: upstream,
         last: upstream,
     };

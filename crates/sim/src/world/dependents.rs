@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::scheduler::{Command, EndMark, StoreMode};
-use baton_model::conditions::{Dependency, DependencyRule, Upstream};
+use baton_model::conditions::{Dependency, DependencyRule, Subject};
 use baton_model::ids::{Association, InstanceId, LeaseId, RequestId};
 use baton_model::message::{Status, ToScheduler};
 
@@ -180,7 +180,7 @@ impl World {
                         return None;
                     }
                     let (first, _) = array.created(&self.store.ledger)?;
-                    Upstream::Instances {
+                    Subject::Instances {
                         first: InstanceId(first.0 + from),
                         last: InstanceId(first.0 + to),
                     }
@@ -190,7 +190,7 @@ impl World {
                     let Some(head) = runs.head(runs.last()) else {
                         continue;
                     };
-                    Upstream::Run(head.id)
+                    Subject::Run(head.id)
                 }
             };
             let rule = planned.rule;

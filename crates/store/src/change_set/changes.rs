@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::Instance;
+use baton_model::alarm::{Alarm, AlarmKey};
 use baton_model::backfill::Backfill;
 use baton_model::fleet::{Fleet, FleetJob, FleetName};
 use baton_model::ids::{BackfillId, Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
@@ -134,6 +135,11 @@ impl ChangeSet {
     /// Limits that were set, or removed.
     pub(crate) const fn limits(&self) -> &BTreeMap<String, Option<u64>> {
         &self.limits
+    }
+
+    /// Alarms that were raised, or cleared.
+    pub(crate) const fn alarms(&self) -> &BTreeMap<AlarmKey, Option<Alarm>> {
+        &self.alarms
     }
 
     /// The change in the number of instances in each state.

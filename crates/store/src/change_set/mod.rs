@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, Ledger, LedgerError, Range, RunHead};
+use baton_model::alarm::{Alarm, AlarmKey};
 use baton_model::backfill::Backfill;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{
@@ -159,6 +160,7 @@ pub(crate) struct ChangeSet {
     drained: BTreeMap<WorkerName, bool>,
     name_owners: BTreeMap<WorkerName, Option<NameOwner>>,
     limits: BTreeMap<String, Option<u64>>,
+    alarms: BTreeMap<AlarmKey, Option<Alarm>>,
     lease_time_set: bool,
     /// The first term of the store's generation, and whether it is settled, if a fact has set them.
     generation: Option<(Epoch, bool)>,
@@ -183,6 +185,7 @@ impl ChangeSet {
             drained: BTreeMap::new(),
             name_owners: BTreeMap::new(),
             limits: BTreeMap::new(),
+            alarms: BTreeMap::new(),
             lease_time_set: false,
             generation: None,
             tasks: TaskChanges::default(),
@@ -307,6 +310,12 @@ impl ChangeSet {
             }
             Fact::LimitSet { name, total, .. } => {
                 self.limits.insert(name.clone(), *total);
+            }
+            Fact::AlarmRaised(alarm) => {
+                self.alarms.insert(alarm.key(), Some((**alarm).clone()));
+            }
+            Fact::AlarmCleared { alarm, .. } => {
+                self.alarms.insert(*alarm, None);
             }
             Fact::LeaseTimeSet { .. } => {
                 self.ledger.apply(fact)?;

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v14.sql"),
     include_str!("v15.sql"),
     include_str!("v16.sql"),
+    include_str!("v17.sql"),
 ];
 
 const _: () = assert!(

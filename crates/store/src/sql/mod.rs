@@ -13,6 +13,7 @@
 //! | `facts` | the whole history in order |
 //! | `usage` | usage by owner and hour |
 //! | `tokens` | tokens |
+//! | `alarms` | open alarms |
 //! | `notices` | notifications and their deliveries |
 //! | `prune` | removing expired history |
 //! | `read` | all other reads, on connections of their own |
@@ -22,6 +23,7 @@
 //! | `views` | the queries of readers, over snapshots: [`crate::Views`] |
 //! | `store` | the implementation of [`crate::FactLog`], and the snapshots |
 
+mod alarms;
 mod backfills;
 pub(crate) mod db;
 mod facts;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::db::{Db, Error, Row, Rows, corrupt_column, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
-use super::{Engine, backfills, facts, fleets, library, runs};
+use super::{Engine, alarms, backfills, facts, fleets, library, runs};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX};
 use crate::view::{
@@ -93,6 +93,7 @@ pub(crate) fn ledger(
         fleets: fleets.fleets,
         jobs: fleets.jobs,
         last_job: fleets.last_job,
+        alarms: alarms::all(db)?,
         ..LedgerParts::default()
     });
     let identity = identity(db)?;
@@ -275,6 +276,10 @@ fn admit_table(
         while let Some(row) = found.next()? {
             let record = (source.record)(&row, cache)?;
             let instance = record.instance;
+            let is_timed = instance.spec.expected.max.is_some();
+            if let Some(at) = record.leased_at.filter(|_| is_timed) {
+                ledger.restore_leased_at(instance.id, at);
+            }
             let conditions = &instance.spec.conditions;
             if conditions.failed_max.is_some() {
                 arrays.extend(conditions.instances);

@@ -14,13 +14,13 @@ use baton_model::token::Token;
 use baton_model::workflow::Plan;
 
 use super::db::{Db, Error};
-use super::{backfills, facts, fleets, library, notices, read, rows, runs, tokens, usage};
+use super::{alarms, backfills, facts, fleets, library, notices, read, rows, runs, tokens, usage};
 use crate::StoreError;
 use crate::facts::{FactPage, FactQuery};
 use crate::notices::{DeliveryTally, DueDeliveries, NoticePosition, NoticeQuery, NoticeRecord};
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
-    BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
+    AlarmPage, BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
     LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
     TaskQuery, TaskRecord, TickQuery,
 };
@@ -196,6 +196,11 @@ pub trait Views: Send + Sync {
     /// Counts deliveries by channel and state.
     fn delivery_tallies(&self) -> Result<Vec<DeliveryTally>, StoreError> {
         on_snapshot(self, notices::tallies)
+    }
+
+    /// The oldest open alarms of an owner, or of all, and their numbers by kind.
+    fn alarms(&self, owner: Option<&str>, limit: usize) -> Result<AlarmPage, StoreError> {
+        on_snapshot(self, |db| alarms::page(db, owner, limit))
     }
 
     /// Number of the instances `first` to `last` that have not ended, and the last fact that it includes.

@@ -1,5 +1,6 @@
 //! Writing a change set: each touched row is written once.
 
+use super::alarms;
 use super::backfills;
 use super::db::{Db, Error, Statement, Value, params};
 use super::fleets;
@@ -272,6 +273,7 @@ fn write_workers(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
             None => unset.write([name])?,
         };
     }
+    alarms::write(db, change_set)?;
     let (new, gone) = change_set.condemned();
     let mut remember = db.prepare_cached(
         "INSERT INTO condemned (lineage, life) VALUES (?1, ?2) \

@@ -5,6 +5,7 @@
 //! function that creates an empty store, and one line at the end of this file; every check then
 //! runs against it, unchanged.
 
+mod alarms;
 mod backfills;
 mod filtering;
 mod fleets;
@@ -207,6 +208,10 @@ macro_rules! backends {
                 runs_that_ended_long_ago_are_removed_with_all_their_rows,
                 the_id_of_a_run_is_never_reused,
                 a_run_with_many_items_is_gone_before_all_of_them_are,
+            }
+            alarms {
+                alarms_are_rows_until_they_are_cleared,
+                a_restored_ledger_has_its_alarms,
             }
             notices {
                 notices_and_position_are_stored_together,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use baton_core::ledger::Ledger;
 use baton_core::workflow::ItemState;
 use baton_model::backfill::{BackfillHalt, BackfillState};
-use baton_model::conditions::{Dependency, DependencyRule, Upstream};
+use baton_model::conditions::{Dependency, DependencyRule, Subject};
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, Epoch, InstanceId, RunId, StoreId, TokenId};
 use baton_model::library::{Cause, Created, Execution, TaskName, TriggerSource};
@@ -239,7 +239,7 @@ fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read()
     assert_eq!(limits, [(&"db/orders".to_owned(), &3)]);
     let waiting = leader.ledger.find(InstanceId(23)).expect("it waits");
     let after = Dependency {
-        upstream: Upstream::Instances {
+        upstream: Subject::Instances {
             first: InstanceId(22),
             last: InstanceId(22),
         },

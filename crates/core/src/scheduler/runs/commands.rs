@@ -178,7 +178,7 @@ fn register(cx: &mut Cx<'_>, plan: Arc<Plan>, open: bool, key: Option<Idempotenc
     cx.commit(Fact::RunRegistered {
         run,
         at: cx.now.wall,
-        plan,
+        plan: launch::with_deadline(plan, cx.now.wall),
         open,
         origin: None,
     });
@@ -261,11 +261,15 @@ fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
         }
     };
     let generation = head.generation.next();
+    // The deadline of a changed plan counts from where that of the plan before has.
+    let due = head.origin.and_then(|origin| origin.due);
+    let from = due.map_or(head.submitted, |due| due.nominal);
+    let plan = resume.plan.map(|plan| launch::with_deadline(plan, from));
     cx.commit(Fact::RunResumed {
         run,
         generation,
         at: cx.now.wall,
-        plan: resume.plan,
+        plan,
         carried: comparison.carried,
         rerun,
     });
