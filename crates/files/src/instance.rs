@@ -87,6 +87,7 @@ pub(crate) fn instance(bound: TaskBody, policy: &Policy) -> InstanceSpec {
         warn: policy.warn,
         nodes: policy.nodes,
         notify: policy.notify.clone(),
+        expected: policy.expected.clone(),
     }
 }
 

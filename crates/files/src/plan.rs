@@ -72,6 +72,7 @@ impl WorkflowFile {
             pools: self.pools.clone(),
             tasks: plan_tasks(&self.tasks, &[], owner, bodies)?,
             notify: self.notify.clone(),
+            expected: self.expected.clone(),
             source: None,
         })
     }

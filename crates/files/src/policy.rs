@@ -1,6 +1,7 @@
 //! Scheduling policies of a task: trigger, retries, timeout, placement. Only the scheduler
 //! uses them; a runner on one host ignores them.
 
+use baton_model::alarm::Expectations;
 use baton_model::library::Trigger;
 use baton_model::notify::NotifyRule;
 use baton_model::placement::Constraint;
@@ -42,6 +43,9 @@ pub struct Policy {
     pub constraints: Vec<Constraint>,
     /// Files to fetch before the start.
     pub uris: Vec<Uri>,
+    /// When it is late, and how long it runs.
+    #[serde(default, skip_serializing_if = "Expectations::is_empty")]
+    pub expected: Expectations,
     /// Who is told of its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notify: Option<NotifyRule>,

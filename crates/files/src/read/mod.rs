@@ -11,6 +11,7 @@
 //! | [`process`], [`check`] | a process and its checks |
 //! | [`render`] | strings with templates, with and without their values |
 //! | [`params`] | parameters |
+//! | [`expected`] | when work is late, and how long it runs |
 //! | [`notify`] | who is told, and the file of channels and routes |
 //! | [`trigger`] | schedule, launch limits, upstream tasks of the library |
 //! | [`policy`] | retry, backoff |
@@ -25,6 +26,7 @@
 
 mod after;
 mod check;
+mod expected;
 mod fleet;
 mod items;
 mod layers;

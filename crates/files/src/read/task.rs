@@ -120,6 +120,7 @@ impl Reader {
         });
         let mut policy = self.policy(&fields, &body.spec);
         policy.trigger = trigger.unwrap_or_default();
+        policy.expected.deadline = self.deadline(&fields, &policy.trigger);
         policy.notify = fields.get("notify").and_then(|item| self.notify(&item));
         let params = params.unwrap_or_default();
         if let Some(item) = fields.get("params") {
@@ -367,6 +368,7 @@ impl Reader {
                 Some(item) => self.uris(&item),
                 None => Vec::new(),
             },
+            expected: self.expected(fields),
             notify: None,
             tags: match fields.get("tags") {
                 Some(item) => self.tags(&item),

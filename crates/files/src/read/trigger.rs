@@ -128,7 +128,11 @@ impl Reader {
     }
 
     /// Reports an error of the schedule parser.
-    fn clock<T>(&mut self, item: &Item<'_>, parsed: Result<T, ScheduleError>) -> Option<T> {
+    pub(super) fn clock<T>(
+        &mut self,
+        item: &Item<'_>,
+        parsed: Result<T, ScheduleError>,
+    ) -> Option<T> {
         parsed
             .map_err(|error| self.note(item, Kind::BadValue, error.message, error.hint))
             .ok()

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use baton_model::alarm::Expectations;
 use baton_model::library::Trigger;
 use baton_model::limits::PLAN_TASKS_MAX;
 use baton_model::workflow::Plan;
@@ -129,6 +130,10 @@ pub(super) fn misplaced_workflow_task_field(key: &str) -> Option<String> {
         "owner" | "params" | "fail_fast" => Some(format!(
             "`{key}` is a field of the workflow: move it to the top level of the file"
         )),
+        "deadline" => Some(
+            "move it to the top level of the file; for one task there is `expected: { max: … }`"
+                .to_owned(),
+        ),
         "notify" => {
             Some("move it to the top level of the file: the run is told as a whole".to_owned())
         }
@@ -178,8 +183,13 @@ impl Reader {
         let tasks = resolve(tasks, &context, &mut self.problems);
         let trigger = self.workflow_trigger(&fields, owner.as_deref(), name.as_deref(), &params);
         let notify = get("notify").and_then(|item| self.notify(&item));
+        let expected = Expectations {
+            deadline: self.deadline(&fields, &trigger),
+            ..self.expected(&fields)
+        };
         Some(WorkflowFile {
             notify,
+            expected,
             name: name?,
             owner,
             owner_location: get("owner").unwrap_or_else(|| item.clone()).location(),

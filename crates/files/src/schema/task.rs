@@ -42,6 +42,7 @@ const DEFINITION: &[Field] = &[
     FINALIZATION_WAIT,
     USER,
     field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
+    DEADLINE,
     NOTIFY_FIELD,
 ];
 
@@ -57,6 +58,7 @@ pub(crate) const POLICIES: &[Field] = &[
     PRIORITY,
     CONSTRAINTS_FIELD,
     field("fleets", List(&Name, 1, STEPS_MAX), "The fleet of the first attempt, of the one after a failure, and so on; the last one stays. An attempt whose request has grown beyond what its fleet has goes on to the next one. With them `retry.attempts` is by default their number."),
+    EXPECTED,
     URIS,
     field("tags", List(&Name, 0, InstanceSpec::TAGS_MAX), "Words by which lists of instances are filtered, such as `[nightly, gpu]`."),
 ];
@@ -86,6 +88,23 @@ const PRIORITY: Field = field("priority", Integer(-(PRIORITY_MAX as i64), PRIORI
 const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that a worker must have: to a value, one of several, `{ not: VALUE }`, true for any value, or false for none.");
 const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");
 
+pub(crate) const DEADLINE: Field = field("deadline", DEADLINE_TYPE, "When it must have ended, else it is late, which is an alarm and ends nothing: a duration after its due time or, without a schedule, after its submission; or the next time of day, such as `\"06:30\"`, in the zone of the schedule, else UTC, or in that of `\"06:30 Europe/Berlin\"`.");
+pub(crate) const EXPECTED: Field = field("expected", Type::Object(&RUN_TIME), "The run time that is expected; any other is an alarm, and ends nothing.");
+
+const DEADLINE_TYPE: Type = Type::Pattern(
+    "duration, or a time of day in quotes",
+    concat!("^\\s*(", span!(), "|[0-9]{1,2}:[0-9]{2}(\\s+[A-Za-z0-9_+/-]+)?)\\s*$"),
+);
+
+pub(crate) static RUN_TIME: Object = Object::new(
+    "Expected run time",
+    "an expected run time",
+    &[
+        field("min", Duration(Refused), "The shortest time of an attempt (of a workflow: of a run) that succeeds."),
+        field("max", Duration(Refused), "The longest time of an attempt (of a workflow: of a run)."),
+    ],
+);
+
 pub(crate) const NOTIFY_FIELD: Field = field("notify", Type::Object(&NOTIFY), "Who is told of its end, beside those that the scheduler tells of all work.");
 
 pub(crate) static NOTIFY: Object = Object::new(
@@ -93,7 +112,7 @@ pub(crate) static NOTIFY: Object = Object::new(
     "notify",
     &[
         field("channels", List(&Name, 1, CHANNELS_MAX), "Channels of the scheduler (`--notify-file`).").required(),
-        field("on", List(&Word(NoticeKind::OF_ENTRIES), 1, NoticeKind::OF_ENTRIES.len()), "What is told: that it has failed for good, that it has succeeded again, that a due time was missed or skipped.").or(r#"["failed", "recovered"]"#),
+        field("on", List(&Word(NoticeKind::OF_ENTRIES), 1, NoticeKind::OF_ENTRIES.len()), "What is told: that it has failed for good, that it has succeeded again, that a due time was missed or skipped, that it is late, stuck, or runs for an unexpected time.").or(r#"["failed", "recovered"]"#),
         field("after", Type::Integer(1, FAILURES_MAX as i64), "Only the failure that is this one in a row, once: 1 tells the first after a success, 3 the third. Without it, each one."),
     ],
 );

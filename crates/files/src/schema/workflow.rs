@@ -3,7 +3,7 @@
 use super::Type::{Any, AnyOf, Bool, Duration, Integer, List, Map, Name, Text, Word};
 use super::Zero::Refused;
 use super::task::{
-    CWD, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, NOTIFY_FIELD, ORDER, OWNER, PARAMS, POLICIES, PROCESSES, RESOURCE_REQUEST, STDERR, STDOUT, TASK_ENV,
+    CWD, DEADLINE, EXPECTED, FINALIZATION_WAIT, MAX_CONCURRENCY, MAX_FAILURES, NOTIFY_FIELD, ORDER, OWNER, PARAMS, POLICIES, PROCESSES, RESOURCE_REQUEST, STDERR, STDOUT, TASK_ENV,
     TASK_RUN, TRIGGER, USER,
 };
 use super::{Field, Object, POSITIVE, Type, field, join};
@@ -21,6 +21,8 @@ pub(crate) static WORKFLOW: Object = Object::new(
         field("defaults", Type::Object(&DEFAULTS), "Fields for all tasks, which a task overrides."),
         field("templates", Map(&Type::Object(&TEMPLATE), 0), "Partial tasks by name, for tasks with `template: NAME`."),
         field("trigger", Type::Object(&TRIGGER), "What starts it, once it is in the library."),
+        DEADLINE,
+        EXPECTED,
         NOTIFY_FIELD,
         field("tasks", Map(&Type::Object(&WORKFLOW_TASK), 1), "Its tasks by name; at least one.").required(),
     ],

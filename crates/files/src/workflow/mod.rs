@@ -14,6 +14,7 @@ mod references;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::alarm::Expectations;
 use baton_model::library::Trigger;
 use baton_model::notify::NotifyRule;
 use baton_model::time::Millis;
@@ -37,6 +38,7 @@ pub struct WorkflowFile {
     /// What starts it, once it is in the library.
     pub trigger: Trigger,
     pub(crate) notify: Option<NotifyRule>,
+    pub(crate) expected: Expectations,
     pub(crate) file: String,
     pub(crate) tree: Arc<Tree>,
     pub(crate) name: String,
