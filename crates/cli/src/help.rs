@@ -49,6 +49,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "forget",
             "fleet",
             "limits",
+            "alarms",
             "notifications",
             "token",
             "store",

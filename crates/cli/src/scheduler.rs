@@ -111,6 +111,9 @@ pub(crate) struct ServerArgs {
     /// Let a worker take the name of an unhealthy one that has another state directory
     #[arg(long)]
     allow_bump_unhealthy: bool,
+    /// How long the first in line may wait for a worker before that is an alarm; 0s for no such alarms
+    #[arg(long, value_name = "DURATION", default_value = "30m", value_parser = units::duration)]
+    stuck_after: Millis,
     /// How long ended instances are retained
     #[arg(long, value_name = "DURATION", default_value = "720h", value_parser = units::duration)]
     keep: Millis,
@@ -174,6 +177,7 @@ impl ServerArgs {
             limits: self.limits.clone(),
             election: ElectionTimeouts::of_lease(self.leader_lease),
             allow_bump_unhealthy: self.allow_bump_unhealthy,
+            stuck_after: self.stuck_after,
             collect_logs: self.collect_logs,
             log_bucket: self.collect_logs_to.clone(),
             name: self.name.clone().unwrap_or_else(users::hostname),

@@ -21,6 +21,7 @@
 //! | `usage` | usage by owner and hour |
 //! | `tokens` | tokens |
 
+mod alarms;
 mod backfills;
 mod dispatch;
 mod error;

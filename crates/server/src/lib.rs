@@ -184,6 +184,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Whether a worker with another state directory may take the name of one that is unhealthy.
     pub allow_bump_unhealthy: bool,
+    /// How long the first in line may wait for a worker before that is an alarm; zero for ever.
+    pub stuck_after: Millis,
     /// Retention of the history.
     pub retention: Retention,
     /// Returns freed memory of this process to the system, if the allocator keeps it.
@@ -228,6 +230,7 @@ impl Default for Config {
             limits: Vec::new(),
             timeouts: Timeouts::default(),
             allow_bump_unhealthy: false,
+            stuck_after: CoreConfig::default().stuck_after,
             retention: Retention {
                 history_age: Some(Millis::from_secs(30 * 24 * 60 * 60)),
                 history_bytes: None,
@@ -674,6 +677,7 @@ fn start(
             },
             timeouts: config.timeouts,
             allow_bump_unhealthy: config.allow_bump_unhealthy,
+            stuck_after: config.stuck_after,
             predecessor_grace: match store.sharing() {
                 Some(_) => config.election.lapse,
                 None => Millis(0),

@@ -19,6 +19,7 @@
 //! | `schedulers` | list the schedulers of the store |
 //! | `workers` | list, drain and forget workers |
 //! | `limits` | cluster-wide limits |
+//! | `alarms` | what is late, slow, short or stuck |
 //! | `notifications` | what was told to whom |
 //! | `fleet` | where the scheduler obtains workers |
 //!
@@ -29,6 +30,7 @@
 //! with errors; 3 the scheduler cannot be reached, or refuses; 130 the awaited work was cancelled.
 //! A command that waits for a single instance exits with the exit code of its command.
 
+mod alarms;
 mod backfill;
 mod cancel;
 mod data;
@@ -100,6 +102,7 @@ pub(crate) enum Remote {
     Drain(workers::Drain),
     Forget(workers::Forget),
     Limits(limits::Limits),
+    Alarms(alarms::Alarms),
     #[command(visible_alias = "notify")]
     Notifications(notifications::Notifications),
     Fleet(fleet::FleetCommand),
@@ -161,6 +164,7 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Drain(command) => workers::drain(command, client).await,
         Remote::Forget(command) => workers::forget(command, client).await,
         Remote::Limits(command) => limits::run(command, client).await,
+        Remote::Alarms(command) => alarms::run(command, client).await,
         Remote::Notifications(command) => notifications::run(command, client).await,
         Remote::Fleet(command) => fleet::run(command, client).await,
     }

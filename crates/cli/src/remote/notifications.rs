@@ -34,7 +34,7 @@ pub(crate) struct Notifications {
     /// Only about work of this owner
     #[arg(long)]
     owner: Option<String>,
-    /// Only of this kind: failed, recovered, missed, worker, fleet, store or digest
+    /// Only of this kind: failed, recovered, missed, late, stuck, unusual, worker, fleet, store or digest
     #[arg(long, value_parser = kind)]
     kind: Option<NoticeKind>,
     /// Only those that go to this channel
@@ -63,8 +63,9 @@ enum Action {
 }
 
 fn kind(text: &str) -> Result<NoticeKind, String> {
-    let wrong = |_| "expected failed, recovered, missed, worker, fleet, store or digest".to_owned();
-    text.parse().map_err(wrong)
+    let choices = NoticeKind::CHOICES.join(", ");
+    text.parse()
+        .map_err(|_| format!("expected one of {choices}, digest"))
 }
 
 fn state(text: &str) -> Result<DeliveryState, String> {

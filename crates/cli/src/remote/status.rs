@@ -5,13 +5,14 @@ use std::io::Write;
 
 use baton_client::{Client, PageOptions, View};
 use baton_model::api::{
-    Instance, InstanceFilter, NotificationChannel, Readiness, Run, RunFilter, Worker,
+    Alarm, Instance, InstanceFilter, NotificationChannel, Readiness, Run, RunFilter, Worker,
 };
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
 use clap::Args;
 use serde::Serialize;
 
+use super::alarms;
 use crate::connection::refused;
 use crate::ids;
 use crate::output::{CommandResult, Failure, Output, Style, clean};
@@ -33,7 +34,7 @@ const LATELY: Millis = Millis::from_secs(24 * 60 * 60);
 /// Show everything on one screen: scheduler, workers, what runs, waits, has failed and comes next
 ///
 /// With --json, an object: scheduler, workers, running, launched (on a worker, not started), waiting
-/// (with reasons), failed, runs, due and failing_channels (of notifications).
+/// (with reasons), failed, runs, due, alarms and failing_channels (of notifications).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -66,8 +67,16 @@ struct Overview {
     runs: Vec<Run>,
     /// The next due times of schedules.
     due: Vec<Due>,
+    /// The oldest open ones.
+    alarms: Alarms,
     /// Channels of notifications that do not deliver.
     failing_channels: Vec<NotificationChannel>,
+}
+
+#[derive(Serialize)]
+struct Alarms {
+    total: u64,
+    items: Vec<Alarm>,
 }
 
 /// Instances in one view.
@@ -168,6 +177,7 @@ async fn read(client: &Client) -> Result<Overview, Failure> {
         failed,
         runs: runs_in_progress(client).await?,
         due,
+        alarms: open_alarms(client).await?,
         failing_channels: failing_channels(client).await,
     })
 }
@@ -250,6 +260,11 @@ async fn runs_in_progress(client: &Client) -> Result<Vec<Run>, Failure> {
     Ok(found)
 }
 
+async fn open_alarms(client: &Client) -> Result<Alarms, Failure> {
+    let (items, total) = client.alarms(None, ROWS).await.map_err(refused)?;
+    Ok(Alarms { total, items })
+}
+
 /// None, too, if the token is limited to one owner, and may not see them.
 async fn failing_channels(client: &Client) -> Vec<NotificationChannel> {
     let mut channels = client.notification_channels().await.unwrap_or_default();
@@ -264,6 +279,14 @@ fn print(overview: &Overview, out: &mut Output) -> CommandResult {
         table.row([Cell::new(name, Style::Faint), value]);
     }
     table.print(out)?;
+    let alarms = overview.alarms.items.iter();
+    let alarms = alarms.map(|alarm| alarms::row(alarm).into());
+    let more = overview.alarms.total.saturating_sub(ROWS as u64);
+    let title = match more {
+        0 => "alarms".to_owned(),
+        more => format!("alarms ({} more: baton alarms)", grouped(more)),
+    };
+    section(&title, alarms::COLUMNS, alarms.collect(), out)?;
     let failing = overview.failing_channels.iter().map(|channel| {
         vec![
             Cell::new(clean(&channel.name), Style::Bad),

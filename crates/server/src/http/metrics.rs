@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::fleet::FleetView;
+use baton_model::alarm::AlarmKind;
 use baton_model::api::Worker;
 use baton_model::fleet::{FleetJob, JobState};
 use baton_model::notify::DeliveryState;
@@ -59,6 +60,14 @@ pub(super) async fn show(State(app): State<App>) -> Response {
         );
         let age = waiting.map(|it| clock::now().wall.since(it.oldest).0 / 1_000);
         text.one(&table::NOTIFICATIONS_OLDEST, age.max().unwrap_or_default());
+    }
+    if let Ok(Ok(page)) = timeout(SCRAPE_WAIT, app.read(|store| store.alarms(None, 0))).await {
+        let count = |kind: &AlarmKind| page.counts.get(kind).copied().unwrap_or(0);
+        let kinds = AlarmKind::ALL.iter();
+        text.family(
+            &table::ALARMS,
+            kinds.map(|kind| ([kind.word()], count(kind))),
+        );
     }
     app.0.metrics.write(&mut text);
     let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -33,6 +33,7 @@
 //! | `schedulers` | the schedulers of the store |
 //! | `forward` | requests to a follower that only the leader can answer |
 //! | `cluster_limits` | cluster-wide limits of resources |
+//! | `alarms` | open alarms |
 //! | `notifications` | notifications, and their channels |
 //! | `tokens` | tokens |
 //! | `views` | conversion of stored records to `baton_model::api` |
@@ -46,6 +47,7 @@
 //!
 //! Every response has a media type of the API that the client accepts, or is a problem.
 
+mod alarms;
 pub(crate) mod app;
 mod arrays;
 mod attempt;

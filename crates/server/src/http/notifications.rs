@@ -28,7 +28,7 @@ use crate::limits::PAGE_ITEMS_DEFAULT;
     operation_id = "notifications",
     params(
         ("owner" = Option<String>, Query, description = "Only about work of this owner."),
-        ("kind" = Option<String>, Query, description = "Only of this kind: `failed`, `recovered`, `missed`, `worker`, `fleet`, `store` or `digest`."),
+        ("kind" = Option<String>, Query, description = "Only of this kind: `failed`, `recovered`, `missed`, `late`, `stuck`, `unusual`, `worker`, `fleet`, `store` or `digest`."),
         ("channel" = Option<String>, Query, description = "Only those that go to this channel."),
         ("state" = Option<String>, Query, description = "Only those with a delivery in this state: `waiting`, `sent`, `given-up` or `digested`."),
         ("limit" = Option<u64>, Query, description = "Maximum number of entries."),

@@ -15,8 +15,8 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs, metrics,
-    notifications, openapi, processes, runs, schedulers, schemas, server, tokens, usage,
+    alarms, backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs,
+    metrics, notifications, openapi, processes, runs, schedulers, schemas, server, tokens, usage,
 };
 
 /// A route.
@@ -143,6 +143,7 @@ routes! {
     PUT    "/fleets/{name}/paused"            OPERATOR Server      fleets::pause;
     GET    "/fleets/{name}/jobs/"             VIEWER   Unowned     fleets::jobs;
     GET    "/fleets/{name}/jobs/{job}/log"    VIEWER   Server      fleets::log;
+    GET    "/alarms/"                         VIEWER   List        alarms::list;
     GET    "/notifications/"                  VIEWER   List        notifications::list;
     GET    "/notifications/channels/"         VIEWER   Server      notifications::channels;
     POST   "/notifications/channels/{channel}/test" OPERATOR Server notifications::test;

@@ -38,6 +38,7 @@ pub(super) async fn root(State(app): State<App>) -> Response {
         ("schedulers", "/schedulers/"),
         ("fleets", "/fleets/"),
         ("limits", "/limits/"),
+        ("alarms", "/alarms/"),
         ("notifications", "/notifications/"),
         ("usage", "/usage/"),
         ("events", "/events"),

@@ -97,6 +97,8 @@ families! {
         "Deliveries that no receiver has acknowledged yet; absent while the store cannot be read.";
     NOTIFICATIONS_OLDEST = "baton_notifications_oldest_seconds", Gauge, [],
         "Age of the oldest of them; 0 if there is none.";
+    ALARMS = "baton_alarms", Gauge, ["kind"],
+        "Open alarms by kind: `late`, `slow`, `short`, `stuck`; absent while the store cannot be read.";
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],
         "Answered requests; `none` for requests that match no route.";
     HTTP_REFUSED = "baton_http_refused_total", Counter, ["type"],
