@@ -646,6 +646,7 @@ fn what_a_condemned_worker_has_finished_is_taken_before_it_is_acknowledged() {
     assert!(acknowledged(&leader.give(Input::Message(told()))));
 }
 
+mod alarms;
 mod conditions;
 mod copies;
 mod dependencies;
