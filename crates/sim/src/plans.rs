@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use baton_model::alarm::{Deadline, Expectations};
 use baton_model::placement::ResourceRequest;
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget, Scale, Work};
 use baton_model::task::Resources;
@@ -40,6 +41,7 @@ pub(crate) fn draw(rng: &mut Rng, name: String, strict: u64) -> Plan {
         fail_fast: rng.chance(250),
         timeout: rng.chance(150).then(|| Millis(1_000 * rng.within(60, 900))),
         pools,
+        expected: expectations(upstream.len() as u64),
         ..Plan::default()
     };
     for (at, upstream) in upstream.iter().enumerate() {
@@ -305,6 +307,24 @@ fn other_values(rng: &mut Rng, task: &PlanTask) -> Vec<u64> {
         _ => values = (0..rng.below(6)).map(|_| rng.below(VALUES)).collect(),
     }
     values
+}
+
+/// Deadlines and run times that some of the work does not meet. Without a draw, so that the seeds of other
+/// bugs stay.
+pub(crate) fn expectations(number: u64) -> Expectations {
+    let short = [5, 60, 600, 3_600][(number / 4 % 4) as usize];
+    match number % 4 {
+        0 => Expectations {
+            deadline: Some(Deadline::After(Millis::from_secs(short))),
+            ..Expectations::default()
+        },
+        1 => Expectations {
+            min: Some(Millis::from_secs(short)),
+            max: Some(Millis::from_secs(short)),
+            ..Expectations::default()
+        },
+        _ => Expectations::default(),
+    }
 }
 
 #[cfg(test)]

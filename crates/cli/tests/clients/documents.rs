@@ -38,6 +38,7 @@ pages! {
     the_fields_of_tasks: "docs/tasks.md",
     workflows: "docs/workflows.md",
     notifications: "docs/notifications.md",
+    alarms: "docs/alarms.md",
     the_tutorial: "docs/guides/tutorial.md",
     cron_jobs: "docs/guides/cron-jobs.md",
     arrays: "docs/guides/arrays.md",

@@ -253,6 +253,10 @@ bugs! {
         "the members of a gang are free for other work when one of them is lost, before its end is known";
     GroupsMixed, "groups-mixed",
         "the members of a gang are of any groups";
+    AlarmKept, "alarm-kept",
+        "the alarms of work stay open when it is cancelled while it waits";
+    AlarmRepeated, "alarm-repeated",
+        "an alarm is raised again that is open";
     SummaryIncomplete, "summary-incomplete",
         "a log that is rewritten during a launch or an exit loses it";
 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::alarm::{Alarm, AlarmKind};
+use baton_model::conditions::Subject;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{
     AttemptId, AttemptNo, Epoch, Generation, InstanceId, LeaseId, RunId, TaskNo,
@@ -618,5 +620,66 @@ fn leader_changes_neither_lose_nor_double_a_notice() {
         let keys: BTreeSet<&str> = stormy.notices.iter().map(|it| &*it.notice.key).collect();
         assert_eq!(keys.len(), stormy.notices.len(), "seed {seed}");
         assert_eq!(calm.rows, stormy.rows, "seed {seed}");
+    }
+}
+
+fn alarm(kind: AlarmKind, subject: Subject) -> Fact {
+    Fact::AlarmRaised(Box::new(Alarm {
+        kind,
+        subject,
+        at: Wall(7),
+        owner: "a".into(),
+        name: "nightly".into(),
+        reason: "has not ended by its deadline".into(),
+    }))
+}
+
+#[test]
+fn alarms_are_told_in_the_series_of_their_entry() {
+    let one = Subject::Instances {
+        first: InstanceId(1),
+        last: InstanceId(1),
+    };
+    let mut store = Store::default();
+    let rule = NotifyRule {
+        channels: vec!["ops".to_owned()],
+        on: vec![NoticeKind::Failed, NoticeKind::Late],
+        after: None,
+    };
+    store.submit(1, 1, of_entry(3, Some(rule)));
+    store.push(alarm(AlarmKind::Late, one));
+    // Nobody asks for these.
+    store.push(alarm(AlarmKind::Slow, one));
+    store.push(alarm(AlarmKind::Late, Subject::Run(RunId(9))));
+    store.end(1, Verdict::GaveUp);
+    let told = store.follow_all(&rules(Vec::new()));
+    assert_eq!(
+        titles(&told),
+        [
+            "a/nightly has not ended by its deadline",
+            "a/nightly failed: exit 1",
+        ]
+    );
+    assert_eq!(told[0].kind, NoticeKind::Late);
+    assert_eq!(told[0].series, told[1].series);
+    assert_eq!(told[0].command.as_deref(), Some("baton show i1"));
+    assert_eq!(told[0].path.as_deref(), Some("/instances/i1"));
+}
+
+#[test]
+fn each_kind_of_alarm_has_a_kind_of_notice() {
+    let kinds = [
+        (AlarmKind::Late, NoticeKind::Late),
+        (AlarmKind::Stuck, NoticeKind::Stuck),
+        (AlarmKind::Slow, NoticeKind::Unusual),
+        (AlarmKind::Short, NoticeKind::Unusual),
+    ];
+    for (alarm_kind, kind) in kinds {
+        let mut store = Store::default();
+        store.push(alarm(alarm_kind, Subject::Run(RunId(9))));
+        let told = store.follow_all(&rules(vec![route(&[kind])]));
+        assert_eq!(told.len(), 1, "{alarm_kind}");
+        assert_eq!(told[0].subject, "r9");
+        assert_eq!(told[0].path.as_deref(), Some("/runs/r9"));
     }
 }

@@ -311,6 +311,11 @@ fn late(cx: &mut Cx<'_>, subject: Subject) {
         }
     };
     if let Some(at) = at.filter(|_| is_live(cx.ledger, subject)) {
+        // A deadline is a time of the wall clock, which may run slower, or have been set back.
+        if at > cx.now.wall {
+            cx.alarms.arm(Watch::Late(subject), at, cx.now);
+            return;
+        }
         let at = Zone::UTC.format("%Y-%m-%d %H:%M:%S UTC", at);
         let reason = format!("has not ended by its deadline, {at}");
         raise(cx, AlarmKind::Late, subject, reason);
@@ -367,7 +372,7 @@ fn raise_named(
     (owner, name): (Arc<str>, Arc<str>),
 ) {
     let key = AlarmKey { subject, kind };
-    if cx.ledger.alarms().contains_key(&key) {
+    if cx.ledger.alarms().contains_key(&key) && !seeded!(cx.config.bugs, AlarmRepeated) {
         return;
     }
     let alarm = Alarm {

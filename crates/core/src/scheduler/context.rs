@@ -85,7 +85,11 @@ impl Cx<'_> {
         }
         seeded! { crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact); }
         self.dependencies.observe(self.ledger, &fact);
-        self.alarms.observe(self.ledger, &fact, self.now);
+        let is_unfollowed = matches!(fact, Fact::InstancesHalted { .. })
+            && seeded!(self.config.bugs, AlarmKept);
+        if !is_unfollowed {
+            self.alarms.observe(self.ledger, &fact, self.now);
+        }
         self.step.record_by(fact, self.by.as_ref());
     }
 

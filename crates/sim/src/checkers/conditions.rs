@@ -7,13 +7,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_core::ledger::Ledger;
+use baton_model::alarm::{Alarm, AlarmKey, AlarmKind};
 use baton_model::conditions::{Dependency, DependencyRule, HaltReason, Subject};
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{InstanceId, LeaseId, RunId};
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 
 use super::Violation;
+use super::alarms::AlarmChecks;
 
 /// The state of an instance, by its facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,9 @@ pub struct ConditionChecks {
     has_ends: bool,
     /// Arrays with a failed element in the current group.
     failed: BTreeSet<(InstanceId, InstanceId)>,
+    /// The deadlines of runs.
+    deadlines: BTreeMap<RunId, Wall>,
+    alarms: AlarmChecks,
 }
 
 impl ConditionChecks {
@@ -84,6 +91,36 @@ impl ConditionChecks {
     pub fn can_be_retried(&self, instance: InstanceId) -> bool {
         let record = self.instances.get(&instance);
         record.is_some_and(|it| matches!(it.state, State::Failed | State::Halted))
+    }
+
+    /// A leader has taken the store.
+    pub(super) fn term_begun(&mut self, ledger: &Ledger) {
+        self.alarms.term_begun(ledger);
+    }
+
+    fn deadline(&self, alarm: &Alarm) -> Option<Wall> {
+        match alarm.subject {
+            Subject::Run(run) => self.deadlines.get(&run).copied(),
+            Subject::Instances { first, .. } => {
+                self.instances.get(&first)?.spec.expected.late_at()
+            }
+        }
+    }
+
+    /// True if the work of an alarm gives a reason for it.
+    fn is_due(&self, alarm: AlarmKey) -> bool {
+        match alarm.subject {
+            Subject::Run(run) => self.runs.get(&run) == Some(&None),
+            Subject::Instances { first, last } => {
+                let mut records = self.instances.range(first..=last).map(|(_, it)| it.state);
+                match alarm.kind {
+                    AlarmKind::Stuck => {
+                        records.all(|state| matches!(state, State::Unstarted | State::Waiting))
+                    }
+                    _ => records.any(|state| state.end().is_none()),
+                }
+            }
+        }
     }
 
     /// Checks a fact that became durable.
@@ -130,7 +167,12 @@ impl ConditionChecks {
                     record.retried = true;
                 }
             }
-            Fact::RunRegistered { run, .. } | Fact::RunResumed { run, .. } => {
+            Fact::RunRegistered { run, plan, .. } => {
+                self.runs.insert(*run, None);
+                let deadline = plan.expected.late_at();
+                self.deadlines.extend(deadline.map(|at| (*run, at)));
+            }
+            Fact::RunResumed { run, .. } => {
                 self.runs.insert(*run, None);
             }
             Fact::RunEnded { run, state, .. } => {
@@ -139,7 +181,10 @@ impl ConditionChecks {
             }
             _ => {}
         }
-        Ok(())
+        let mut alarms = std::mem::take(&mut self.alarms);
+        let checked = alarms.committed(fact, |alarm| self.deadline(alarm));
+        self.alarms = alarms;
+        checked
     }
 
     /// Checks what must have happened by the end of a group of facts.
@@ -156,7 +201,7 @@ impl ConditionChecks {
         for (first, last) in std::mem::take(&mut self.failed) {
             self.check_failed_array(first, last)?;
         }
-        Ok(())
+        self.alarms.group_complete(|alarm| self.is_due(alarm))
     }
 
     fn submitted(&mut self, id: InstanceId, spec: &Arc<InstanceSpec>) {

@@ -46,8 +46,9 @@
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
 //! | `panic` | no internal invariant fails |
 //!
-//! [`runs`] has the checkers of workflows.
+//! [`runs`] has the checkers of workflows, `alarms` those of alarms.
 
+mod alarms;
 mod bounds;
 mod conditions;
 mod devices;
@@ -424,6 +425,7 @@ impl Checkers {
     /// A leader has taken the store.
     pub fn term_begun(&mut self, epoch: Epoch, ledger: &Ledger) {
         self.suspicion.term_begun(ledger);
+        self.conditions.term_begun(ledger);
         let checked = self.history.term_begun(epoch, ledger);
         self.require(checked);
     }

@@ -23,6 +23,7 @@ use baton_model::time::Millis;
 
 use super::dependents::{self, Dependent, Gathering};
 use super::{SAFETY_PHASE, World};
+use crate::plans::expectations;
 use crate::rng::Rng;
 use crate::swarm::Mix;
 use crate::time::{SECOND, Time};
@@ -206,6 +207,7 @@ impl PlannedArray {
                 failed_max: rng.pick(&[None, Some(1), Some(2)]),
                 ..Conditions::default()
             },
+            expected: expectations(number),
             ..InstanceSpec::default()
         };
         let bits = ARRAY_KEYS + number * KEY_DISTANCE;

@@ -17,6 +17,7 @@ use baton_model::time::Millis;
 use super::coordinators::Coordinator;
 use super::hosts::Host;
 use super::{Event, SAFETY_PHASE, World};
+use crate::plans::expectations;
 use crate::rng::Rng;
 use crate::swarm::Mix;
 use crate::time::{SECOND, Time};
@@ -136,6 +137,7 @@ impl Client {
                         scale: Scale::default(),
                         fallback: Vec::new(),
                     },
+                    expected: expectations(number),
                     ..InstanceSpec::default()
                 };
                 let from = Time(rng.below(SAFETY_PHASE * 9 / 10));

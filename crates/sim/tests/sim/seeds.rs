@@ -157,6 +157,8 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::OrphanMisattributed | Bug::ReusedPidSignalled => &["killed-unasked"],
         Bug::GraceSkipped => &["grace-skipped"],
         Bug::SummaryIncomplete => &["lost-acknowledged", "broken-promise"],
+        Bug::AlarmKept => &["alarm-kept"],
+        Bug::AlarmRepeated => &["alarm-repeated"],
         Bug::SuspicionIgnored => &["suspicious-fed"],
         Bug::SuspicionKept => &["suspicion-kept"],
         Bug::MemberFreedEarly => &["member-shared"],
