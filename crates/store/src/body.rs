@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn omitted_fields_keep_their_meaning() {
         let unsaid = serde_json::to_string(&InstanceSpec::default()).expect("JSON");
-        let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"request":{"resources":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{},"pin":null},"constraints":[]},"priority":0,"exclusive":"timed","lost_after":null,"retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100,"memory_cap":null,"timeout_cap":null,"memory_steps":[],"timeout_steps":[],"requests":[]},"fallback":[]},"timeout":null,"array":null,"origin":null,"part":null,"paths":{"cwd":null,"stdout":null,"stderr":null},"conditions":{"after":[],"instances":null,"concurrent_max":null,"failed_max":null},"tags":[],"time_request":null,"warn":null,"nodes":1,"notify":null}"#;
+        let frozen = r#"{"name":"","owner":"","work":{"command":[]},"env":{},"user":null,"uris":[],"request":{"resources":{"cpu_milli":0,"memory_min":0,"memory_max":0,"disk":0,"gpu":0,"named":{},"pin":null},"constraints":[]},"priority":0,"exclusive":"timed","lost_after":null,"retry":{"failures_max":0,"losses_max":100,"backoff":{"first":0,"max":0},"scale":{"memory_percent":100,"timeout_percent":100,"memory_cap":null,"timeout_cap":null,"memory_steps":[],"timeout_steps":[],"requests":[]},"fallback":[]},"timeout":null,"array":null,"origin":null,"part":null,"paths":{"cwd":null,"stdout":null,"stderr":null},"conditions":{"after":[],"instances":null,"concurrent_max":null,"failed_max":null},"tags":[],"time_request":null,"warn":null,"nodes":1,"notify":null,"expected":{"deadline":null,"min":null,"max":null}}"#;
         assert_eq!(unsaid, frozen);
     }
 
