@@ -35,6 +35,7 @@ from ._handles.waiting import Waited, as_completed, wait
 from ._local.server import Server, up
 from ._records.events import Event, EventStream
 from ._records.views import (
+    Alarm,
     ErrorGroup,
     Fleet,
     FleetJob,
@@ -65,6 +66,7 @@ from .errors import (
 )
 
 __all__ = [
+    "Alarm",
     "Array",
     "AsyncArray",
     "AsyncClient",

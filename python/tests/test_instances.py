@@ -76,6 +76,17 @@ def test_a_worker_has_what_is_claimed_and_what_is_measured(client: Client) -> No
     assert busy.cancel(now=True)
 
 
+def test_what_is_late_has_an_alarm_until_it_ends(client: Client) -> None:
+    late = client.submit({"task": "tardy", "run": "sleep 600", "deadline": "1s"})
+    until("it is late", lambda: any(each.subject == late.id for each in client.alarms()))
+    (alarm,) = [each for each in client.alarms(late.owner) if each.subject == late.id]
+    assert (alarm.kind, alarm.owner, alarm.name) == ("late", late.owner, "tardy")
+    assert alarm.raised_at > 0 and alarm.reason
+    assert client.alarms("nobody") == []
+    assert late.cancel(now=True)
+    until("it ends", lambda: all(each.subject != late.id for each in client.alarms()))
+
+
 def test_a_task_file_takes_other_fields(client: Client) -> None:
     file = {"task": "file", "run": "echo $A $B", "env": {"A": "a", "B": "b"}}
     instance = client.submit(file, env={"B": "changed"}, name="renamed")

@@ -19,7 +19,7 @@ from .conftest import PYTHON
 
 #: Every name here is a promise: a new one is documented in the README first.
 NAMES = """
-Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError CallFuture Client
+Alarm Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError CallFuture Client
 ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Fleet FleetJob Handle Instance
 InstanceFailed ItemCounts Library Limit MeasuredUse Output Problem Process RemoteTraceback Run
 RunConflict RunEdge RunFailed RunItem RunProblem RunTask Server Submitter Task TaskFunction Template

@@ -321,6 +321,9 @@ pub enum DeliveryState {
 }
 
 impl DeliveryState {
+    /// All states.
+    pub const ALL: [Self; 4] = [Self::Waiting, Self::Sent, Self::GivenUp, Self::Digested];
+
     #[must_use]
     pub const fn word(self) -> &'static str {
         self.into_str()

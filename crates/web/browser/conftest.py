@@ -100,6 +100,13 @@ class Server:
             assert time.monotonic() < deadline, self.get(path)
             time.sleep(0.05)
 
+    def count(self, path: str, number: int) -> None:
+        """Waits until a list has so many entries."""
+        deadline = time.monotonic() + 60
+        while len(self.get(path)["items"]) != number:
+            assert time.monotonic() < deadline, self.get(path)
+            time.sleep(0.05)
+
     def stop(self) -> None:
         self.process.send_signal(signal.SIGINT)
         try:
@@ -107,6 +114,15 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def picture(page, name):
+    """Writes a picture, if pictures are wanted."""
+    directory = os.environ.get("BATON_SCREENSHOTS")
+    if directory:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+        scheme = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches ? '-dark' : ''")
+        page.screenshot(path=f"{directory}/{name}{scheme}.png", full_page=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,8 @@
 """Every page, its actions and its live updates in a real browser."""
 
-import os
-from pathlib import Path
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import Server
+from conftest import Server, picture
 from playwright.sync_api import expect
 
 PAGES = {
@@ -17,6 +14,8 @@ PAGES = {
     "runs": "/runs/",
     "run": "/runs/r1",
     "items": "/runs/r1/items/",
+    "alarms": "/alarms/",
+    "notifications": "/notifications/",
     "library": "/library/",
     "entry": "/ann/tasks/nightly",
     "backfills": "/backfills/",
@@ -280,12 +279,3 @@ def test_a_token_opens_the_pages_and_its_role_decides_what_they_offer(page, tmp_
         expect(page.locator("h1")).to_have_text("Sign in")
     finally:
         server.stop()
-
-
-def picture(page, name):
-    """Writes a picture, if pictures are wanted."""
-    directory = os.environ.get("BATON_SCREENSHOTS")
-    if directory:
-        Path(directory).mkdir(parents=True, exist_ok=True)
-        scheme = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches ? '-dark' : ''")
-        page.screenshot(path=f"{directory}/{name}{scheme}.png", full_page=True)

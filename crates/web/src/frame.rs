@@ -72,18 +72,20 @@ pub struct Section {
     pub current: bool,
 }
 
-const SECTIONS: [(&str, &str); 12] = [
+const SECTIONS: [(&str, &str); 14] = [
     ("Overview", "/"),
     ("Running", "/arena/"),
     ("Waiting", "/bullpen/"),
     ("History", "/history/"),
     ("Runs", "/runs/"),
+    ("Alarms", "/alarms/"),
     ("Library", "/library/"),
     ("Backfills", "/backfills/"),
     ("Workers", "/workers/"),
     ("Fleets", "/fleets/"),
     ("Schedulers", "/schedulers/"),
     ("Usage", "/usage/"),
+    ("Notifications", "/notifications/"),
     ("Events", "/events"),
 ];
 

@@ -26,7 +26,7 @@ from .._handles.run import Run
 from .._handles.several import Several
 from .._handles.waiting import Waited
 from .._records.events import EventStream
-from .._records.views import ENDED, Fleet, FleetJob, Limit, Worker
+from .._records.views import ENDED, Alarm, Fleet, FleetJob, Limit, Worker
 from .._transport.settings import Cert
 from .._transport.transport import Transport
 from ..errors import BatonError, Problem, RunConflict, WorkflowError
@@ -300,6 +300,12 @@ class Client(Submitter, Several):
         """All known workers, with what their attempts have claimed, and what they use."""
         path = self.transport.at("workers", end="/")
         return [Worker.read(each) for each in self.pages(path, {})]
+
+    def alarms(self, owner: Optional[str] = None) -> List[Alarm]:
+        """What is late, slow, short or stuck now, the oldest first: 1,000 alarms at most."""
+        path = self.transport.at("alarms", end="/")
+        query = {"owner": owner, "limit": 1000}
+        return [Alarm.read(each) for each in self.pages(path, query)]
 
     def fleets(self) -> List[Fleet]:
         """All fleets, from which the scheduler obtains workers, by name."""

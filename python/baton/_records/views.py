@@ -102,6 +102,35 @@ class Limit:
 
 
 @dataclass(frozen=True)
+class Alarm:
+    """Work that is late, slow, short or stuck."""
+
+    #: `late`, `slow`, `short` or `stuck`.
+    kind: str
+    #: The instance, array or run: `i7`, `i2..i301` or `r5`.
+    subject: str
+    owner: str
+    #: The name of its task or workflow.
+    name: str
+    #: Milliseconds since 1970.
+    raised_at: int
+    #: The rest of a sentence that begins with the name.
+    reason: str
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Alarm:
+        """Reads the server's JSON."""
+        return cls(
+            kind=data["kind"],
+            subject=data["subject"],
+            owner=data["owner"],
+            name=data["name"],
+            raised_at=data["raisedAt"],
+            reason=data["reason"],
+        )
+
+
+@dataclass(frozen=True)
 class FleetJob:
     """A job that was requested of a fleet: the cluster manager runs it as one unit."""
 

@@ -85,8 +85,8 @@ impl Cx<'_> {
         }
         seeded! { crate::bugs::scheduler::count_retry(self.config.bugs, self.ledger, &fact); }
         self.dependencies.observe(self.ledger, &fact);
-        let is_unfollowed = matches!(fact, Fact::InstancesHalted { .. })
-            && seeded!(self.config.bugs, AlarmKept);
+        let is_unfollowed =
+            matches!(fact, Fact::InstancesHalted { .. }) && seeded!(self.config.bugs, AlarmKept);
         if !is_unfollowed {
             self.alarms.observe(self.ledger, &fact, self.now);
         }

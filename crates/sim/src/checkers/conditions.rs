@@ -101,9 +101,7 @@ impl ConditionChecks {
     fn deadline(&self, alarm: &Alarm) -> Option<Wall> {
         match alarm.subject {
             Subject::Run(run) => self.deadlines.get(&run).copied(),
-            Subject::Instances { first, .. } => {
-                self.instances.get(&first)?.spec.expected.late_at()
-            }
+            Subject::Instances { first, .. } => self.instances.get(&first)?.spec.expected.late_at(),
         }
     }
 

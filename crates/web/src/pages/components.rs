@@ -4,12 +4,14 @@
 //! test compares its colours with the tokens of the style sheet.
 
 use askama::Template;
-use baton_model::api::{Event, ItemCounts, Run, RunEdge, RunItem, RunTask};
+use baton_model::alarm::AlarmKind;
+use baton_model::api::{Alarm, Event, ItemCounts, Run, RunEdge, RunItem, RunTask};
 use baton_model::state::{AttemptState, ProcessState, UniversalState, WorkerState};
 use baton_model::time::Wall;
 use baton_model::workflow::Condition;
 use serde_json::json;
 
+use super::attention::{self, AttentionRow, Failing};
 use super::instance::LogView;
 use crate::attempts::Attempts;
 use crate::chart::{self, Bar};
@@ -51,6 +53,7 @@ pub struct ComponentsPage {
     pub gantt: Markup,
     pub attempts: Attempts,
     pub outcomes: [&'static str; 4],
+    pub attention: Vec<AttentionRow>,
 }
 
 impl ComponentsPage {
@@ -102,7 +105,33 @@ impl ComponentsPage {
             }),
             attempts: Attempts::new(&timeline(), UniversalState::Running, 2, AT),
             outcomes: ["launched", "late", "skipped", "backfilled"],
+            attention: attention::rows(&[], &[], &[], &[alarm()], &[failing()]),
         }
+    }
+}
+
+fn alarm() -> Alarm {
+    Alarm {
+        kind: AlarmKind::Slow,
+        subject: "r3".to_owned(),
+        owner: "ann".to_owned(),
+        name: "etl".to_owned(),
+        raised_at: AT,
+        reason: "has run for 50 min 0 s, and 40 min 0 s are expected".to_owned(),
+        links: [("subject".to_owned(), "/-/components".to_owned())].into(),
+    }
+}
+
+fn failing() -> Failing {
+    let here = "/-/components".to_owned();
+    Failing {
+        name: "billing/nightly".to_owned(),
+        href: here.clone(),
+        failures: 3,
+        is_cut: false,
+        last: ("i7".to_owned(), here),
+        end_text: "exit 4".to_owned(),
+        ended_at: AT,
     }
 }
 

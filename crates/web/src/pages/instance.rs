@@ -1,10 +1,11 @@
 //! One instance: where it is, why, what it did and what it printed.
 
 use askama::Template;
-use baton_model::api::{AttemptProcesses, Event, Explanation, Instance, Process};
+use baton_model::api::{Alarm, AttemptProcesses, Event, Explanation, Instance, List, Process};
 use baton_model::state::UniversalState;
 use serde_json::Value;
 
+use super::attention::{self, AttentionRow};
 use super::{Offer, actions};
 use crate::ansi;
 use crate::attempts::Attempts;
@@ -29,6 +30,7 @@ pub struct InstancePage {
     /// The states that it passes through, and whether it is there.
     pub steps: Vec<(&'static str, bool)>,
     pub reason: Option<String>,
+    pub alarms: Vec<AttentionRow>,
     /// Label and value.
     pub facts: Vec<(&'static str, String)>,
     /// Label, name and link.
@@ -115,6 +117,8 @@ impl LogView {
 pub struct Answers {
     pub instance: Instance,
     pub explanation: Option<Explanation>,
+    /// Those of its owner.
+    pub alarms: Option<List<Alarm>>,
     /// All events, the oldest first.
     pub timeline: Vec<Event>,
     /// The attempt that the viewer has selected; otherwise it is the last one.
@@ -129,6 +133,7 @@ impl InstancePage {
         let Answers {
             instance,
             explanation,
+            alarms,
             timeline,
             selected,
             processes,
@@ -157,6 +162,7 @@ impl InstancePage {
             name: instance.name.clone(),
             state: state.word(),
             steps: steps(state),
+            alarms: attention::about(alarms, &instance.id),
             reason: explanation.map(|it| it.text),
             facts: facts(&instance, &timeline),
             links: links(&instance),

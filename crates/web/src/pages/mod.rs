@@ -1,6 +1,8 @@
 //! The pages. Each is a struct with what its template prints, made from representations of the API;
 //! those of [`host`] are made from the files of a host.
 
+pub mod alarms;
+pub mod attention;
 pub mod compare;
 pub mod components;
 pub mod entry;
@@ -13,6 +15,7 @@ pub mod instances;
 pub mod items;
 pub mod launch;
 pub mod library;
+pub mod notifications;
 pub mod overview;
 pub mod plain;
 pub mod run;

@@ -1,16 +1,16 @@
-//! The overview: what runs, waits and fails now, what is due, and how the workers are.
+//! The overview: what needs attention, what runs, what is due next, and how it went.
 
 use std::collections::BTreeMap;
 
 use askama::Template;
 use baton_model::api::{
-    FleetPage, Instance, LibraryPage as Entries, List, Readiness, Run, Scheduler, Usage, Worker,
+    Alarm, FleetPage, Instance, LibraryPage as Entries, List, Readiness, Run, Scheduler, Usage,
+    Worker,
 };
 use baton_model::state::WorkerState;
 use serde_json::Value;
 
-use super::fleet::WorkerRow;
-use super::fleets::FleetRow;
+use super::attention::{self, AttentionRow, Failing};
 use super::instances::InstanceRow;
 use super::library::EntryRow;
 use super::runs::RunRow;
@@ -33,6 +33,8 @@ const DUE_MAX: usize = 8;
 #[template(path = "overview.html")]
 pub struct OverviewPage {
     pub frame: Frame,
+    /// What needs a person now.
+    pub attention: Vec<AttentionRow>,
     /// Label, number, link, and the class of its colour.
     pub numbers: Vec<(&'static str, String, &'static str, &'static str)>,
     /// The leader and its followers, in sentences; empty if the viewer may not read it.
@@ -46,9 +48,6 @@ pub struct OverviewPage {
     pub failed: Vec<InstanceRow>,
     pub runs: Vec<RunRow>,
     pub due: Vec<EntryRow>,
-    pub unhealthy: Vec<WorkerRow>,
-    /// Fleets with alarms.
-    pub troubled: Vec<FleetRow>,
     pub is_empty: bool,
 }
 
@@ -59,6 +58,9 @@ pub struct Answers {
     pub arena: List<Instance>,
     pub bullpen: List<Instance>,
     pub failed: List<Instance>,
+    /// What has failed and not succeeded since, the latest first.
+    pub failing: Vec<Failing>,
+    pub alarms: Option<List<Alarm>>,
     pub runs: List<Run>,
     pub library: Option<Entries<Value>>,
     pub workers: Option<List<Worker>>,
@@ -85,6 +87,8 @@ impl OverviewPage {
             arena,
             bullpen,
             failed,
+            failing,
+            alarms,
             runs,
             library,
             workers,
@@ -94,12 +98,12 @@ impl OverviewPage {
         } = answers;
         let now = frame.now;
         let workers = workers.map(|list| list.items).unwrap_or_default();
-        let unhealthy: Vec<WorkerRow> = workers
-            .iter()
-            .filter(|worker| worker.state != WorkerState::Healthy)
-            .map(WorkerRow::new)
-            .collect();
+        let healthy = workers.iter().filter(|it| it.state == WorkerState::Healthy);
+        let healthy = healthy.count();
         let schedulers = schedulers.map(|list| list.items).unwrap_or_default();
+        let fleets = fleets.map(|page| page.items).unwrap_or_default();
+        let alarms = alarms.map(|list| list.items).unwrap_or_default();
+        let attention = attention::rows(&schedulers, &workers, &fleets, &alarms, &failing);
         let usage = usage.map(|list| list.items).unwrap_or_default();
         let failed_lately: u64 = usage.iter().map(|hour| hour.failed).sum();
         let known = |list: &List<Instance>| list.total.unwrap_or(list.items.len() as u64);
@@ -110,7 +114,6 @@ impl OverviewPage {
             (0, _) => Mood::Busy,
             _ => Mood::Failed,
         };
-        let healthy = workers.len() - unhealthy.len();
         let numbers = vec![
             ("running", running.to_string(), "/arena/", "s-RUNNING"),
             ("waiting", waiting.to_string(), "/bullpen/", "s-QUEUED"),
@@ -128,7 +131,7 @@ impl OverviewPage {
                 "healthy workers",
                 format!("{healthy}/{}", workers.len()),
                 "/workers/",
-                if unhealthy.is_empty() {
+                if healthy == workers.len() {
                     "s-DONE"
                 } else {
                     "s-FAILED"
@@ -136,6 +139,7 @@ impl OverviewPage {
             ),
         ];
         Self {
+            attention,
             numbers,
             leader: leader(ready, &schedulers),
             leader_needs_attention: !schedulers.is_empty() && needs_attention(&schedulers),
@@ -149,8 +153,6 @@ impl OverviewPage {
             failed: failed.items.iter().map(InstanceRow::new).collect(),
             runs: runs.items.iter().map(|run| RunRow::new(run, now)).collect(),
             due: due(library),
-            unhealthy,
-            troubled: FleetRow::in_trouble(&fleets.map(|page| page.items).unwrap_or_default()),
             frame,
         }
     }

@@ -1,10 +1,11 @@
 //! One run: its graph, its tasks, its items over time, and what failed.
 
 use askama::Template;
-use baton_model::api::{ErrorGroup, ItemCounts, List, ResumePreview, Run, RunItem, RunTask};
+use baton_model::api::{Alarm, ErrorGroup, ItemCounts, List, ResumePreview, Run, RunItem, RunTask};
 use baton_model::time::Wall;
 use serde_json::Value;
 
+use super::attention::{self, AttentionRow};
 use super::compare::{Comparison, Side};
 use super::{Offer, actions, next};
 use crate::frame::{Action, Frame, Refresh};
@@ -23,6 +24,7 @@ pub struct RunPage {
     pub name: String,
     pub state: &'static str,
     pub halting: bool,
+    pub alarms: Vec<AttentionRow>,
     pub facts: Vec<(&'static str, String)>,
     pub times: Vec<(&'static str, Stamp)>,
     pub links: Vec<(&'static str, String)>,
@@ -79,6 +81,8 @@ pub struct Answers {
     pub tasks: List<RunTask>,
     pub items: List<RunItem<Value>>,
     pub errors: List<ErrorGroup>,
+    /// Those of its owner.
+    pub alarms: Option<List<Alarm>>,
     /// The previous run of the same workflow, its tasks, and its first items.
     pub before: Option<(Run, List<RunTask>, List<RunItem<Value>>)>,
 }
@@ -91,6 +95,7 @@ impl RunPage {
             tasks,
             items,
             errors,
+            alarms,
             before,
         } = answers;
         frame.mood = super::instance::mood(run.state);
@@ -107,6 +112,7 @@ impl RunPage {
             name: run.name.clone(),
             state: run.state.word(),
             halting: run.halting.is_some() && !run.state.is_terminal(),
+            alarms: attention::about(alarms, &run.id),
             facts: facts(&run, now),
             times: times(&run),
             links: run
@@ -319,6 +325,7 @@ mod tests {
             tasks: json::from_value(&tasks).expect("tasks"),
             items: json::from_value(&items).expect("items"),
             errors: json::from_value(&json!({"items": [], "links": {}})).expect("errors"),
+            alarms: None,
             before: None,
         };
         let frame = Frame {

@@ -1,10 +1,13 @@
-//! The pages of lists: running, waiting and ended instances, and runs.
+//! The pages of lists: running, waiting and ended instances, runs, alarms and notifications.
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{Instance, List, Problem, Run};
+use baton_model::api::{Alarm, Instance, List, Notification, NotificationChannel, Problem, Run};
+use baton_web::frame::Refresh;
+use baton_web::pages::alarms::AlarmsPage;
 use baton_web::pages::filters::Filters;
 use baton_web::pages::instances::{InstancesPage, ListKind, Reach};
+use baton_web::pages::notifications::NotificationsPage;
 use baton_web::pages::runs::RunsPage;
 use baton_web::time::Stamp;
 
@@ -55,5 +58,33 @@ pub(super) async fn runs(
     let list: List<Run> = api.get(&with_query("/runs", query)).await?;
     let frame = pages.frame(api, "Runs", "/runs/");
     let page = RunsPage::new(frame, Filters::new(query), &list);
+    Ok(html(StatusCode::OK, &page))
+}
+
+pub(super) async fn alarms(
+    pages: &Pages,
+    api: &ApiClient,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let list: List<Alarm> = api.get(&with_query("/alarms", query)).await?;
+    let frame = pages.frame(api, "Alarms", "/alarms/");
+    let page = AlarmsPage::new(frame, Filters::new(query), &list);
+    Ok(html(StatusCode::OK, &page))
+}
+
+pub(super) async fn notifications(
+    pages: &Pages,
+    api: &ApiClient,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let list: List<Notification> = api.get(&with_query("/notifications", query)).await?;
+    // Not for a token of one owner.
+    let channels: Option<List<NotificationChannel>> = api
+        .get_part("/notifications/channels", "The channels")
+        .await;
+    let mut frame = pages.frame(api, "Notifications", "/notifications/");
+    // The history does not tell of deliveries.
+    frame.refresh = Refresh::Often;
+    let page = NotificationsPage::new(frame, Filters::new(query), channels, &list);
     Ok(html(StatusCode::OK, &page))
 }

@@ -11,6 +11,7 @@
 //! | `show` | the page of each address |
 //! | `entry` | the page of an entry of the library |
 //! | `lists` | the pages of lists |
+//! | `attention` | entries that fail again and again, for the overview |
 //! | `range` | the page of a range, whose counts may take long |
 //! | `act` | forms that change something |
 //! | `live` | the stream that tells open pages to load again |
@@ -36,6 +37,7 @@
 
 mod act;
 mod api_client;
+mod attention;
 mod entry;
 mod lists;
 mod live;

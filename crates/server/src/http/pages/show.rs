@@ -27,7 +27,7 @@ use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
 use super::api_client::ApiClient;
-use super::{Pages, entry, html, lists, range, redirect};
+use super::{Pages, attention, entry, html, lists, range, redirect};
 use crate::http::views::encoded;
 
 /// Rows of a table on a page about something else.
@@ -79,6 +79,8 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["workers"] => workers(pages, &api).await,
         ["fleets"] => fleets(pages, &api).await,
         ["fleets", name] => fleet(pages, &api, name, &query).await,
+        ["alarms"] => lists::alarms(pages, &api, &query).await,
+        ["notifications"] => lists::notifications(pages, &api, &query).await,
         ["schedulers"] => schedulers(pages, &api).await,
         ["workers", name] => worker(pages, &api, name).await,
         ["usage"] => usage(pages, &api, &query).await,
@@ -120,7 +122,7 @@ async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
         failed,
         format!("/runs?limit={ROWS}"),
     );
-    let (ready, schedulers, bullpen, failed, runs, library, workers, fleets, usage) = tokio::join!(
+    let (ready, schedulers, bullpen, failed, runs, library, workers, fleets, usage, alarms) = tokio::join!(
         readiness(api),
         api.get_part("/schedulers", "The schedulers"),
         api.get(&bullpen),
@@ -130,7 +132,10 @@ async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
         api.get_part("/workers", "The workers"),
         api.get_part("/fleets", "The fleets"),
         api.get_part("/usage?limit=1000", "The instances that ended by hour"),
+        api.get_part("/alarms", "The alarms"),
     );
+    let (failed, runs) = (failed?, runs?);
+    let failing = attention::failing(api, &failed, &runs).await;
     // As the numbers of workers, it is not for a token of one owner.
     let queue = match &workers {
         Some(_) => pages.0.recent.queue(),
@@ -141,8 +146,10 @@ async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
         schedulers,
         arena,
         bullpen: bullpen?,
-        failed: failed?,
-        runs: runs?,
+        failed,
+        failing,
+        alarms,
+        runs,
         library,
         workers,
         fleets,
@@ -176,8 +183,10 @@ async fn one(pages: &Pages, api: &ApiClient, id: &str, query: &Pairs) -> Result<
     let (explain, timeline) = (of("explain"), of("timeline"));
     let processes = of(&format!("processes{of_attempt}"));
     let has_attempt = instance.attempts > 0;
-    let (explanation, timeline, processes, stdout, stderr) = tokio::join!(
+    let alarms = alarms_of(&instance.owner);
+    let (explanation, alarms, timeline, processes, stdout, stderr) = tokio::join!(
         api.get_part::<Explanation>(&explain, "The reason for which it waits"),
+        api.get_part(&alarms, "The alarms"),
         whole_timeline(api, timeline),
         async {
             if has_attempt {
@@ -195,6 +204,7 @@ async fn one(pages: &Pages, api: &ApiClient, id: &str, query: &Pairs) -> Result<
     let answers = instance::Answers {
         instance,
         explanation,
+        alarms,
         timeline: timeline?,
         selected,
         processes,
@@ -202,6 +212,11 @@ async fn one(pages: &Pages, api: &ApiClient, id: &str, query: &Pairs) -> Result<
     };
     let frame = pages.frame(api, title, "");
     Ok(html(StatusCode::OK, &InstancePage::new(frame, answers)))
+}
+
+/// The address of the alarms of an owner: as many as there may be in one answer.
+fn alarms_of(owner: &str) -> String {
+    format!("/alarms?owner={}&limit=1000", encoded(owner))
 }
 
 /// All events of a timeline.
@@ -241,11 +256,12 @@ async fn one_run(pages: &Pages, api: &ApiClient, id: &str) -> Result<Response, P
         format!("/runs/{id}/tasks?limit={TASKS}"),
         format!("/runs/{id}/items?limit={ITEMS}"),
     );
-    let errors = format!("/runs/{id}/errors");
-    let (tasks, items, errors, before) = tokio::join!(
+    let (errors, alarms) = (format!("/runs/{id}/errors"), alarms_of(&run.owner));
+    let (tasks, items, errors, alarms, before) = tokio::join!(
         api.get::<List<RunTask>>(&tasks),
         api.get::<List<RunItem<Value>>>(&items),
         api.get::<List<ErrorGroup>>(&errors),
+        api.get_part(&alarms, "The alarms"),
         run_before(api, &run),
     );
     let title = format!("{id} {} {}", run.name, run.state);
@@ -254,6 +270,7 @@ async fn one_run(pages: &Pages, api: &ApiClient, id: &str) -> Result<Response, P
         tasks: tasks?,
         items: items?,
         errors: errors?,
+        alarms,
         before,
     };
     let frame = pages.frame(api, title, "/runs/");
