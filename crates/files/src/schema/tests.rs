@@ -41,6 +41,7 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("Trigger", r#"{"task":"t","run":"x","trigger":{"schedule":"every minute","max_instances":1}}"#, "/trigger"),
     ("Warning", r#"{"task":"t","run":"x","warn":{"before":"1m"}}"#, "/warn"),
     ("Notify", r#"{"task":"t","run":"x","notify":{"channels":["ops"]}}"#, "/notify"),
+    ("Expected run time", r#"{"task":"t","run":"x","expected":{}}"#, "/expected"),
     ("Retry", r#"{"task":"t","run":"x","retry":{}}"#, "/retry"),
     ("Scale", r#"{"task":"t","run":"x","retry":{"scale":{}}}"#, "/retry/scale"),
     ("Scaling of memory", r#"{"task":"t","run":"x","retry":{"scale":{"memory":{"factor":2}}}}"#, "/retry/scale/memory"),
