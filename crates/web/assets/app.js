@@ -5,6 +5,8 @@ const body = document.body;
 // Times: relative where they are near, with the exact time of the viewer's zone as a title.
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+// Beside others, a time is read to the millisecond.
+const precise = new Intl.DateTimeFormat("en-CA", { year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3, hourCycle: "h23" });
 const UNITS = [[60, "second", 1], [3600, "minute", 60], [86400, "hour", 3600], [604800, "day", 86400]];
 
 let shownAt = 0;
@@ -15,10 +17,13 @@ function showTimes(root) {
     const at = Number(element.dataset.at);
     const seconds = (at - Date.now()) / 1000;
     const unit = UNITS.find(([limit]) => Math.abs(seconds) < limit);
-    const text = unit ? relative.format(Math.round(seconds / unit[2]), unit[1]) : exact.format(at);
+    const near = unit ? relative.format(Math.round(seconds / unit[2]), unit[1]) : exact.format(at);
+    const isExact = element.dataset.exact !== undefined;
+    const text = isExact ? precise.format(at).replace(",", "") : near;
     if (element.textContent !== text) element.textContent = text;
     // It is removed with the time that it belongs to.
-    if (!element.title) element.title = exact.format(at) + ", " + element.getAttribute("datetime");
+    if (isExact) element.title = near + ", " + element.getAttribute("datetime");
+    else if (!element.title) element.title = exact.format(at) + ", " + element.getAttribute("datetime");
   }
 }
 

@@ -94,7 +94,7 @@ def test_a_fleet_shows_its_plan_its_jobs_and_its_alarms(page, cluster):
 
 def test_the_overview_and_an_instance_tell_of_fleets(page, cluster):
     open_page(page, cluster, "/")
-    trouble = page.locator("section", has=page.locator("#h-fleets"))
+    trouble = page.locator("section", has=page.locator("#h-attention"))
     expect(trouble).to_contain_text("the partition gpu is down")
     trouble.get_by_role("link", name="gpu").click()
     expect(page.locator("#h-alarms")).to_be_visible()

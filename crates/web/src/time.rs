@@ -65,6 +65,25 @@ impl Stamp {
     }
 }
 
+/// A time that is read to the millisecond, beside others: an entry of a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExactStamp(pub Stamp);
+
+impl askama::filters::HtmlSafe for ExactStamp {}
+
+impl fmt::Display for ExactStamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stamp(at) = self.0;
+        let (exact, utc) = (self.0.rfc3339(), self.0.utc());
+        let shown = utc.trim_end_matches('Z');
+        write!(
+            f,
+            "<time datetime=\"{exact}\" data-at=\"{at}\" data-exact>{shown}.{:03}Z</time>",
+            at % 1_000
+        )
+    }
+}
+
 /// The first moment of a day in UTC, from `2026-01-31`.
 #[must_use]
 pub fn day(text: &str) -> Option<u64> {
@@ -93,6 +112,10 @@ mod tests {
         assert_eq!(
             Stamp(1_763_331_003_250).to_string(),
             "<time datetime=\"2025-11-16T22:10:03.25Z\" data-at=\"1763331003250\">2025-11-16 22:10:03Z</time>"
+        );
+        assert_eq!(
+            ExactStamp(Stamp(1_763_331_003_050)).to_string(),
+            "<time datetime=\"2025-11-16T22:10:03.05Z\" data-at=\"1763331003050\" data-exact>2025-11-16 22:10:03.050Z</time>"
         );
         assert_eq!(Stamp(1_763_331_003_250).hour(), "22:00");
         assert_eq!(Stamp(1_763_331_003_250).day(), "2025-11-16");

@@ -13,8 +13,8 @@ use crate::chart;
 use crate::frame::{Action, Frame, Mood, Refresh};
 use crate::json;
 use crate::markup::Markup;
-use crate::text::{bytes, duration, encoded};
-use crate::time::Stamp;
+use crate::text::{bytes, duration, encoded, shell};
+use crate::time::{ExactStamp, Stamp};
 
 /// Events of the timeline on the page: those of fifty attempts, and some more.
 const EVENTS_MAX: usize = 200;
@@ -31,8 +31,14 @@ pub struct InstancePage {
     pub steps: Vec<(&'static str, bool)>,
     pub reason: Option<String>,
     pub alarms: Vec<AttentionRow>,
+    /// Names and commands of its processes; the name of a single one is empty.
+    pub commands: Vec<(String, Markup)>,
+    /// The last lines of standard error, if it has failed.
+    pub stderr: Markup,
     /// Label and value.
     pub facts: Vec<(&'static str, String)>,
+    /// Names and values; a viewer sees names alone.
+    pub params: Vec<(String, String)>,
     /// Label, name and link.
     pub links: Vec<(&'static str, String, String)>,
     pub times: Vec<(&'static str, Stamp)>,
@@ -41,13 +47,22 @@ pub struct InstancePage {
     pub attempts: Attempts,
     /// The attempt of the output and the processes, if there are several.
     pub selected: Option<u32>,
-    pub timeline: Vec<(Stamp, String)>,
+    pub timeline: Vec<TimelineRow>,
     /// Number of earlier events that are left out.
     pub earlier: usize,
     pub processes: Vec<ProcessRow>,
     /// Why processes are not shown.
     pub no_processes: Option<String>,
     pub logs: Vec<LogView>,
+}
+
+/// An event of the timeline.
+#[derive(Debug)]
+pub struct TimelineRow {
+    pub at: ExactStamp,
+    /// The time since the event before; empty for the first one.
+    pub later: String,
+    pub text: String,
 }
 
 /// A process of the attempt.
@@ -164,16 +179,15 @@ impl InstancePage {
             steps: steps(state),
             alarms: attention::about(alarms, &instance.id),
             reason: explanation.map(|it| it.text),
+            commands: commands(&instance),
+            stderr: failure_output(&instance),
             facts: facts(&instance, &timeline),
+            params: params(&instance),
             links: links(&instance),
             times: times(&instance),
             definition,
             actions: actions(&instance.links, OFFERED),
-            timeline: timeline
-                .into_iter()
-                .skip(earlier)
-                .map(|event| (Stamp(event.at), event.text))
-                .collect(),
+            timeline: timeline_rows(&timeline, earlier),
             processes,
             no_processes,
             logs,
@@ -224,12 +238,74 @@ fn steps(state: UniversalState) -> Vec<(&'static str, bool)> {
     steps
 }
 
+/// The events after the first ones, each with its distance from the one before.
+fn timeline_rows(timeline: &[Event], earlier: usize) -> Vec<TimelineRow> {
+    let mut before = None;
+    let rows = timeline.iter().map(|event| {
+        let later = before.map_or_else(String::new, |at| later(event.at.saturating_sub(at)));
+        before = Some(event.at);
+        TimelineRow {
+            at: ExactStamp(Stamp(event.at)),
+            later,
+            text: event.text.clone(),
+        }
+    });
+    rows.skip(earlier).collect()
+}
+
+/// A distance of time: to the millisecond below a minute, where that matters.
+fn later(ms: u64) -> String {
+    let seconds = ms as f64 / 1_000.0;
+    if ms < 60_000 {
+        format!("+{seconds:.3} s")
+    } else {
+        format!("+{}", duration(seconds))
+    }
+}
+
+/// What it runs, with words of a command line as a shell reads them.
+fn commands(it: &Instance) -> Vec<(String, Markup)> {
+    let processes = it.details.as_ref().map(|details| &details.processes);
+    let processes = processes.map(Vec::as_slice).unwrap_or_default();
+    let commands = processes.iter().map(|process| {
+        let words = process.command.iter();
+        let words = words.map(|word| {
+            if process.shell {
+                word.clone()
+            } else {
+                shell(word)
+            }
+        });
+        let name = if processes.len() > 1 {
+            process.name.clone()
+        } else {
+            String::new()
+        };
+        let command = words.collect::<Vec<_>>().join(" ");
+        (name, ansi::render(command.as_bytes()))
+    });
+    commands.collect()
+}
+
+/// What stands beside the verdict of a failure.
+fn failure_output(it: &Instance) -> Markup {
+    let tail = it.stderr_tail.as_deref();
+    let tail = tail.filter(|_| it.state == UniversalState::Failed);
+    tail.map(|tail| ansi::render(tail.as_bytes()))
+        .unwrap_or_default()
+}
+
 fn facts(it: &Instance, timeline: &[Event]) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Owner", it.owner.clone())];
     let mut add = |label, value: Option<String>| facts.extend(value.map(|value| (label, value)));
     let origin = it.details.as_ref().map(|details| &details.origin);
     let by = origin.and_then(|origin| origin.submitted_by.as_ref());
     add("Submitted by", by.map(|it| it.text.clone()));
+    add(
+        "Directory",
+        it.details.as_ref().and_then(|it| it.cwd.clone()),
+    );
+    add("User", it.details.as_ref().and_then(|it| it.user.clone()));
     add("Array index", it.array_index.map(|index| index.to_string()));
     let nodes = it.details.as_ref().map(|details| details.nodes);
     let nodes = nodes.filter(|nodes| nodes.is_gang());
@@ -263,6 +339,12 @@ fn links(it: &Instance) -> Vec<(&'static str, String, String)> {
     let others = members.filter(|member| it.worker.as_ref() != Some(*member));
     links.extend(others.map(|member| worker_link("Member", member)));
     links
+}
+
+fn params(it: &Instance) -> Vec<(String, String)> {
+    let details = it.details.as_ref();
+    let params = details.map(|details| details.params.clone());
+    params.unwrap_or_default().into_iter().collect()
 }
 
 fn worker_link(label: &'static str, worker: &str) -> (&'static str, String, String) {
