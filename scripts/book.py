@@ -4,8 +4,12 @@
 Pages of the book are in docs/, in the root and in python/, and link to each other, to pictures and
 to code by relative paths. mdBook takes pages of one directory. So SOURCE gets a copy of the pages
 and of the files that they link to, at their own paths, and every link works in both places.
+
+Sections between `<!-- tabs: TITLE -->` and `<!-- end of tabs -->` become tabs: radio buttons, which work
+by keyboard and without a script. In the repository they are sections one after the other.
 """
 
+import html
 import re
 import shutil
 import subprocess
@@ -16,6 +20,8 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\]\(([^)\s]+)")
+TABS = re.compile(r"<!-- tabs: (.+?) -->\n(.*?)<!-- end of tabs -->\n", re.DOTALL)
+SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 CONTENTS = re.compile(r"\[([^\]]+)\]\([^)]*SUMMARY\.md\)")
 
 
@@ -40,9 +46,29 @@ def copy(path: str, pages: Path) -> None:
     (pages / path).parent.mkdir(parents=True, exist_ok=True)
     if path.endswith(".md"):
         # The contents are beside every page of the book, and no page of it.
-        (pages / path).write_text(CONTENTS.sub(r"\1", (ROOT / path).read_text()))
+        text = CONTENTS.sub(r"\1", (ROOT / path).read_text())
+        (pages / path).write_text(TABS.sub(tabs, text))
     else:
         shutil.copyfile(ROOT / path, pages / path)
+
+
+def tabs(group: re.Match[str]) -> str:
+    """A group of radio buttons, and below it a panel for each of its sections."""
+    title, text = group[1], group[2]
+    begun, *sections = SECTION.split(text)
+    if begun.strip() or len(sections) < 4:
+        raise SystemExit(f"tabs {title!r}: expected two sections or more, and nothing before them")
+    headings, bodies = sections[::2], sections[1::2]
+    # Of the title, so that two groups of a page do not share their buttons.
+    name = re.sub(r"[^a-z]+", "-", title.lower())
+    lines = [f'<div class="tabs" role="group" aria-label="{html.escape(title)}">']
+    for number, heading in enumerate(headings):
+        checked = " checked" if number == 0 else ""
+        button = f'<input type="radio" name="{name}" id="{name}-{number}"{checked}>'
+        lines.append(f'{button}<label for="{name}-{number}">{html.escape(heading)}</label>')
+    for heading, body in zip(headings, bodies, strict=True):
+        lines.append(f'<div class="tab">\n\n## {heading}\n\n{body.strip()}\n\n</div>')
+    return "\n".join(lines) + "\n</div>\n"
 
 
 class Page(HTMLParser):
@@ -86,7 +112,8 @@ def main() -> int:
     shutil.rmtree(source, ignore_errors=True)
     pages = source / "pages"
     pages.mkdir(parents=True)
-    shutil.copyfile(ROOT / "scripts/book.toml", source / "book.toml")
+    for file in ("book.toml", "book.css", "book.js"):
+        shutil.copyfile(ROOT / "scripts" / file, source / file)
     copy_pages((ROOT / "docs/SUMMARY.md").read_text(), pages)
     subprocess.run([mdbook, "build", "--dest-dir", str(book.resolve()), str(source)], check=True)
     broken = broken_links(book.resolve())
