@@ -34,6 +34,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("baton-observer", 4),
     ("baton-terminal", 4),
     ("baton-bench", 5),
+    ("baton-book", 5),
     ("baton-embedded", 5),
     ("baton-cli", 6),
 ];

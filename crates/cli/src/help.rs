@@ -59,6 +59,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     (
         "Tools",
         &[
+            "help",
             "local",
             "config",
             "context",
@@ -132,6 +133,7 @@ fn commands(suggestion: &str) -> impl Iterator<Item = &str> {
 
 /// Commands that connect to no scheduler, or by other options.
 const UNCONNECTED: &[&str] = &[
+    "help",
     "run",
     "up",
     "down",
@@ -184,7 +186,9 @@ pub(crate) fn arrange(mut cli: Command) -> Command {
 /// Parses the command line; the error of an unknown command, or of one to submit that does not follow
 /// `--`, has a suggestion.
 pub(crate) fn parse(cli: Command, args: Vec<OsString>) -> Result<ArgMatches, clap::Error> {
-    let parsed = arrange(cli).try_get_matches_from(args.clone());
+    let cli = arrange(cli);
+    let args = nested_help(&cli, args);
+    let parsed = cli.try_get_matches_from(args.clone());
     parsed.map_err(|error| {
         let suggestion = unknown(&error).and_then(|word| suggestion(&word));
         match (suggestion, submitted_command(&error, &args)) {
@@ -193,6 +197,25 @@ pub(crate) fn parse(cli: Command, args: Vec<OsString>) -> Result<ArgMatches, cla
             (None, None) => error,
         }
     })
+}
+
+/// `baton library put --help` for `baton library help put`: the parser's own command `help` can be turned
+/// off for the root only together with those below it.
+fn nested_help(cli: &Command, args: Vec<OsString>) -> Vec<OsString> {
+    let is_help = |word: &OsString| word == "help";
+    let Some(at) = args.iter().position(is_help).filter(|at| *at > 1) else {
+        return args;
+    };
+    let mut found = Some(cli);
+    for word in &args[1..at] {
+        found = found.and_then(|command| command.find_subcommand(word));
+    }
+    if !found.is_some_and(Command::has_subcommands) {
+        return args;
+    }
+    let mut words = [&args[..at], &args[at + 1..]].concat();
+    words.push("--help".into());
+    words
 }
 
 /// `baton submit -- echo hello` for `baton submit echo hello`, which names a file and one word more.
@@ -249,6 +272,22 @@ fn suggestion(word: &str) -> Option<&'static str> {
     found.map(|(_, suggestion)| *suggestion)
 }
 
+/// The command that a word means in another scheduler, or whose spelling is nearest to it.
+pub(crate) fn similar(cli: &Command, word: &str) -> Option<String> {
+    if let Some(suggestion) = suggestion(word) {
+        let command = commands(suggestion).next()?;
+        return command.split(' ').next().map(str::to_owned);
+    }
+    let args = [OsString::from("baton"), OsString::from(word)];
+    let error = cli.clone().try_get_matches_from(args).err()?;
+    match error.get(ContextKind::SuggestedSubcommand)? {
+        ContextValue::String(name) => Some(name.clone()),
+        // The nearest is the last.
+        ContextValue::Strings(names) => names.last().cloned(),
+        _ => None,
+    }
+}
+
 /// The same error with another tip than the nearest spelling.
 fn with_suggestion(mut error: clap::Error, suggestion: &str) -> clap::Error {
     error.remove(ContextKind::SuggestedSubcommand);
@@ -279,7 +318,7 @@ fn template(cli: &Command) -> String {
             let _ = writeln!(text, "  {name:width$}  {about}");
         }
     }
-    text.push_str("\n`baton COMMAND --help` tells more about a command.\n\n");
+    text.push_str("\n`baton COMMAND --help` tells more about a command; `baton help` lists the chapters of the book, too.\n\n");
     text.push_str(&options(cli));
     text.push_str("{after-help}");
     text

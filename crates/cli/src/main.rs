@@ -16,6 +16,7 @@
 //! | [`token`] | creating, listing and revoking tokens |
 //! | [`config`] | the configuration file, and what it makes of a command line |
 //! | [`connection`], [`credentials`] | the client of a command; token and TLS files of clients and workers |
+//! | [`mod@book`] | help of commands, and chapters of the book |
 //! | [`completions`], [`manual`] | shell completions; manual pages |
 //! | [`version`] | versions of the binary and of its time zone data |
 //! | [`tzdata`] | loading of time zone data |
@@ -35,6 +36,7 @@
 //! work exits with the status of the work.
 
 mod attempt;
+mod book;
 mod check;
 mod completions;
 mod config;
@@ -82,7 +84,7 @@ Examples:
 
 /// Durable job and workflow scheduler
 #[derive(Debug, Parser)]
-#[command(name = "baton", version, arg_required_else_help = true, after_help = EXAMPLES)]
+#[command(name = "baton", version, arg_required_else_help = true, disable_help_subcommand = true, after_help = EXAMPLES)]
 struct Cli {
     /// URL of the scheduler's API; of several schedulers, URLs separated by commas [default:
     /// $BATON_URL, or http://127.0.0.1:8080]
@@ -121,6 +123,7 @@ enum Command {
     Schema(schema::Schema),
     Import(import::Import),
     Bench(baton_bench::Bench),
+    Help(book::Help),
     Completions(completions::Completions),
     Man(manual::Man),
     Version(version::Version),
@@ -162,6 +165,7 @@ fn main() -> ExitCode {
         Command::Schema(command) => schema::run(&command),
         Command::Import(command) => import::run(&command),
         Command::Bench(command) => baton_bench::run(&command),
+        Command::Help(command) => book::run(&command, &Cli::command()),
         Command::Completions(command) => completions::run(&command, help::arrange(Cli::command())),
         Command::Man(command) => manual::run(&command, help::arrange(Cli::command())),
         Command::Version(command) => version::run(&command),

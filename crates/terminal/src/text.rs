@@ -33,6 +33,11 @@ impl Line {
         self
     }
 
+    /// Adds another line behind this one.
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        self.extend(other.pieces.clone())
+    }
+
     /// Pads with spaces up to a column.
     pub fn pad(&mut self, to: usize) -> &mut Self {
         let missing = to.saturating_sub(self.width);
@@ -61,6 +66,44 @@ impl Line {
         }
         lines.push(line);
         lines
+    }
+
+    /// Breaks the line at a width, also within a word; spaces at the end of a part are dropped.
+    pub fn chop(&self, width: usize) -> Vec<Self> {
+        let mut lines = vec![Self::new()];
+        let mut spaces = Self::new();
+        for (piece, style) in &self.pieces {
+            for char in piece.chars() {
+                if char == ' ' {
+                    spaces.add(*style, char);
+                    continue;
+                }
+                let char = char.to_string();
+                let needed = spaces.width + display_width(&char);
+                if lines.last().is_some_and(|it| it.width + needed > width) {
+                    lines.push(Self::new());
+                    spaces = Self::new();
+                }
+                if let Some(line) = lines.last_mut() {
+                    line.append(&std::mem::take(&mut spaces));
+                    line.join(*style, &char);
+                }
+            }
+        }
+        lines
+    }
+
+    /// Adds text to the last piece, if that has the same style.
+    fn join(&mut self, style: Style, text: &str) {
+        match self.pieces.last_mut() {
+            Some((piece, last)) if *last == style => {
+                piece.push_str(text);
+                self.width += display_width(text);
+            }
+            _ => {
+                self.add(style, text);
+            }
+        }
     }
 
     /// Splits the line into words, each with its trailing space.
@@ -144,6 +187,19 @@ mod tests {
             text,
             ["  ! one", "    two", "    three", "    abcde…", "    x"]
         );
+    }
+
+    #[test]
+    fn a_long_word_is_broken_at_the_width() {
+        let mut line = Line::new();
+        line.add(Style::Bad, "ab").add(Style::Plain, "cdef g  ");
+        let chopped = |width| -> Vec<String> {
+            let lines = line.chop(width);
+            lines.iter().map(|it| it.paint(width, false)).collect()
+        };
+        assert_eq!(chopped(3), ["abc", "def", "g"]);
+        assert_eq!(chopped(8), ["abcdef g"]);
+        assert_eq!(chopped(3)[0].len(), 3);
     }
 
     #[test]

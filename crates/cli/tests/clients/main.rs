@@ -7,6 +7,7 @@ mod config;
 mod directories;
 mod doctor;
 mod documents;
+mod help;
 mod inspection;
 mod kill;
 mod library;

@@ -92,9 +92,7 @@ fn sections(help: &str) -> Vec<&str> {
 fn commands(list: &str) -> impl Iterator<Item = &str> {
     let lines = list.lines().filter_map(|line| line.strip_prefix("  "));
     let names = lines.filter(|line| !line.starts_with(' '));
-    names
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| *name != "help")
+    names.filter_map(|line| line.split_whitespace().next())
 }
 
 fn help(words: &[&str]) -> String {
