@@ -172,7 +172,7 @@ fn check_workflow(file: &WorkflowFile, given: &BTreeMap<String, String>) -> Resu
 }
 
 /// The values of parameters, with examples for those that have none; and their names.
-fn fill_in(
+pub(crate) fn fill_in(
     declared: &BTreeMap<String, Param>,
     given: &BTreeMap<String, String>,
 ) -> (BTreeMap<String, String>, Vec<String>) {

@@ -16,13 +16,7 @@ const USER_VARIABLE: &str = "USER";
 /// Creates a client for the scheduler at `url`, or at the URL of the environment, with these
 /// credentials.
 pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<Client, Failure> {
-    let url = match url {
-        Some(url) => url.to_owned(),
-        None => std::env::var(URL_VARIABLE)
-            .ok()
-            .filter(|url| !url.is_empty())
-            .unwrap_or_else(|| DEFAULT_URL.to_owned()),
-    };
+    let url = effective_url(url);
     let mut client = Client::with_tls(&url, &credentials.client_files()?).map_err(refused)?;
     if let Some(token) = credentials.token()? {
         client = client.with_token(&token);
@@ -31,4 +25,12 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
         client = client.with_user(&user);
     }
     Ok(client)
+}
+
+/// The URL of the command line, or else of the environment, or else the default.
+pub(crate) fn effective_url(url: Option<&str>) -> String {
+    let set = || std::env::var(URL_VARIABLE).ok();
+    let url = url.map(str::to_owned).or_else(set);
+    url.filter(|url| !url.is_empty())
+        .unwrap_or_else(|| DEFAULT_URL.to_owned())
 }

@@ -151,7 +151,9 @@ fn main() -> ExitCode {
         Command::Run(command) => run::run(&command),
         Command::Up(command) => up::run(&command, credentials, configured.worker_arguments),
         Command::Down(command) => down::run(&command),
-        Command::Doctor(command) => doctor::run(&command, url, credentials),
+        Command::Doctor(command) => {
+            doctor::run(&command, url, credentials, cli.profile, &Cli::command())
+        }
         Command::Scheduler(command) => scheduler::run(&command, credentials),
         Command::Worker(command) => worker::run(&command, credentials),
         Command::Remote(command) => remote::run(&command, url, credentials),

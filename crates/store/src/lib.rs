@@ -39,6 +39,7 @@ mod change_set;
 pub mod check;
 pub mod data_dir;
 mod error;
+pub mod examine;
 mod fact_log;
 pub mod facts;
 pub mod limits;

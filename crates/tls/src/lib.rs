@@ -10,6 +10,7 @@
 //! | `files` | certificates and keys in PEM, validated when they are loaded |
 //! | [`server`] | TLS of the listening side |
 //! | [`client`] | TLS of the connecting side |
+//! | [`peer`] | the certificates that a server presents |
 //! | [`subject`] | the subject and the validity of a certificate |
 //! | [`messages`] | handshake failures as text with a hint |
 //!
@@ -20,6 +21,7 @@ pub mod client;
 mod error;
 mod files;
 pub mod messages;
+pub mod peer;
 pub mod server;
 pub mod subject;
 

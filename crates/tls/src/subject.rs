@@ -3,8 +3,13 @@
 //! They decide roles, so a library parses them. The signature of a client's certificate was already
 //! verified; anything unexpected is not a certificate.
 
+use std::path::Path;
+
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{ASN1Time, AttributeTypeAndValue, FromDer as _, X509Certificate};
+
+use crate::error::TlsError;
+use crate::files;
 
 /// The subject of a certificate, and its validity.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +38,15 @@ impl Subject {
             not_after: seconds(validity.not_after)?,
         })
     }
+}
+
+/// The certificates of a file in PEM, valid or not; those of an unusual form are left out.
+///
+/// # Errors
+/// If the file cannot be read, or holds none.
+pub fn of_file(path: &Path) -> Result<Vec<Subject>, TlsError> {
+    let certificates = files::certificates(path)?;
+    Ok(certificates.iter().filter_map(Subject::read).collect())
 }
 
 /// The values that are valid UTF-8; others cannot name a role.

@@ -20,6 +20,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -31,7 +32,8 @@ use clap::{ArgMatches, Args, Command, Subcommand};
 use serde_json::json;
 
 use self::file::Problem;
-use self::keys::{Section, key};
+pub(crate) use self::keys::Section;
+use self::keys::key;
 use self::layers::{Config, Origin, PROFILE_VARIABLE, Places};
 use crate::help;
 use crate::output::{CommandResult, Failure, Output, Style, USAGE, note};
@@ -159,6 +161,20 @@ pub(crate) fn configured(cli: Command, args: &[OsString]) -> Result<Configured, 
         cli,
         worker_arguments,
     })
+}
+
+/// The values that files and environment set for each table, by key. `profile` is that of the command line.
+pub(crate) fn values(
+    profile: Option<String>,
+    cli: &Command,
+) -> Result<BTreeMap<Section, BTreeMap<String, Vec<String>>>, Failure> {
+    let config = Config::read(&Places::of(&variable), profile, &variable, cli).map_err(failure)?;
+    let tables = Section::ALL.into_iter().map(|section| {
+        let resolved = config.resolve(section, &variable, cli).map_err(failure)?;
+        let values = resolved.into_iter().map(|(key, it)| (key, it.values));
+        Ok((section, values.collect()))
+    });
+    tables.collect()
 }
 
 /// True if anything is configured; most commands of most users find nothing, and lose no time.

@@ -6,7 +6,7 @@ use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Wall};
 use serde_json::Value;
 
-use super::Finding;
+use super::{Finding, fit, network};
 use crate::time::{between, now, span};
 use crate::views::rows::millis;
 
@@ -16,7 +16,7 @@ const FORBIDDEN: u16 = 403;
 /// A token that expires sooner is named.
 const TOKEN_SOON: Millis = Millis::from_secs(14 * 24 * 3_600);
 
-pub(super) async fn examine(client: &Client) -> Vec<Finding> {
+pub(super) async fn examine(client: &Client, url: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let root = match client.root().await {
         Ok(root) => root,
@@ -33,14 +33,15 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
         Finding::warning("version", message, "install the same version everywhere")
     });
     findings.push(readiness(client).await);
-    findings.extend(schedulers(client).await);
-    match client.workers().await {
+    findings.extend(schedulers(client, url).await);
+    let workers = client.workers().await;
+    match &workers {
         Ok(workers) => {
-            findings.extend(examine_workers(&workers));
-            findings.extend(examine_versions(&workers, &root.version));
+            findings.extend(examine_workers(workers));
+            findings.extend(examine_versions(workers, &root.version));
             findings.extend(workers.iter().filter_map(examine_clock));
         }
-        Err(error) => findings.push(unread("workers", &error)),
+        Err(error) => findings.push(unread("workers", error)),
     }
     match client.tokens().await {
         Ok(tokens) => findings.extend(examine_tokens(&tokens, now())),
@@ -48,13 +49,18 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
         Err(ClientError::Problem(problem)) if problem.status == FORBIDDEN => {}
         Err(error) => findings.push(unread("tokens", &error)),
     }
-    match client.library(None).await {
-        Ok(page) => findings.extend(examine_library(&page)),
-        Err(error) => findings.push(unread("library", &error)),
+    let library = client.library(None).await;
+    match &library {
+        Ok(page) => findings.extend(examine_library(page)),
+        Err(error) => findings.push(unread("library", error)),
     }
-    match client.fleets().await {
-        Ok(page) => findings.extend(examine_fleets(&page)),
-        Err(error) => findings.push(unread("fleets", &error)),
+    let fleets = client.fleets().await;
+    match &fleets {
+        Ok(page) => findings.extend(examine_fleets(page)),
+        Err(error) => findings.push(unread("fleets", error)),
+    }
+    if let (Ok(library), Ok(workers), Ok(fleets)) = (&library, &workers, &fleets) {
+        findings.extend(fit::examine(client, library, workers, &fleets.items).await);
     }
     findings
 }
@@ -62,7 +68,7 @@ pub(super) async fn examine(client: &Client) -> Vec<Finding> {
 /// Seconds by which the clock of a worker may differ.
 const CLOCK_OFFSET_MAX: f64 = 1.0;
 
-fn unread(check: &'static str, error: &ClientError) -> Finding {
+pub(super) fn unread(check: &'static str, error: &ClientError) -> Finding {
     Finding::warning(check, format!("not examined: {error}"), "")
 }
 
@@ -78,26 +84,29 @@ async fn readiness(client: &Client) -> Finding {
     }
 }
 
-async fn schedulers(client: &Client) -> Vec<Finding> {
+async fn schedulers(client: &Client, url: &str) -> Vec<Finding> {
     let all = match client.schedulers().await {
         Ok(all) => all,
         Err(error) => return vec![unread("schedulers", &error)],
     };
     let silent = all.iter().filter(|it| it.role == SchedulerRole::Silent);
-    let silent: Vec<Finding> = silent
+    let mut findings: Vec<Finding> = silent
         .map(|it| {
             let heard = span(millis(it.heard_seconds));
             let message = format!("{} was last heard {heard} ago", it.name);
             Finding::warning("schedulers", message, "start it again, or ignore it")
         })
         .collect();
-    if all.len() > 1 && silent.is_empty() {
-        return vec![Finding::good(
-            "schedulers",
-            format!("all {} are heard", all.len()),
-        )];
+    if all.len() > 1 && findings.is_empty() {
+        let message = format!("all {} are heard", all.len());
+        findings.push(Finding::good("schedulers", message));
     }
-    silent
+    let heard = all
+        .into_iter()
+        .filter(|it| it.role != SchedulerRole::Silent);
+    let heard: Vec<_> = heard.collect();
+    findings.extend(network::examine_told(&heard, network::is_remote(url)));
+    findings
 }
 
 fn examine_workers(workers: &[Worker]) -> Vec<Finding> {

@@ -40,7 +40,7 @@ pub(super) fn examine(data: &Path) -> Vec<Finding> {
 }
 
 /// The directory itself, or the nearest one above it that exists.
-fn existing(data: &Path) -> PathBuf {
+pub(super) fn existing(data: &Path) -> PathBuf {
     let path = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
     let found = path.ancestors().find(|it| it.is_dir());
     found.unwrap_or(Path::new("/")).to_owned()

@@ -3,21 +3,32 @@
 //! | module | examines |
 //! |---|---|
 //! | `host` | the data directory and its disk, control groups, limits of this process |
+//! | `database` | the store: its file and file system, or the server of its database |
+//! | `certificates` | the dates of certificates, of files and of servers |
+//! | `network` | the addresses that workers dial |
 //! | `cluster` | the scheduler, its workers, tokens and library, through the API |
+//! | `fit` | library entries that no worker can run |
 //!
 //! A check that finds nothing wrong says so in one line: what was not examined is not mentioned.
 
+mod certificates;
 mod cluster;
+mod database;
+mod fit;
 mod host;
+mod network;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, Command};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::connection::{block_on, client};
+use self::network::Address;
+use crate::config::{self, Section};
+use crate::connection::{block_on, client, effective_url};
 use crate::credentials::CredentialArgs;
 use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean};
 
@@ -27,13 +38,16 @@ use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean};
 Examples:
   baton doctor
   baton doctor --host --data /var/lib/baton
+  BATON_STORE=postgres://baton@db/baton baton doctor --host
   baton doctor --json | jq '.findings[] | select(.grade != \"good\")'
 
-Exits with 1 if there is a problem; a warning is none.")]
+The store, certificates and addresses of the configuration file count, too: those of [scheduler] and
+[worker] where this host has them. Exits with 1 if there is a problem; a warning is none.")]
 pub(crate) struct Doctor {
-    /// Data directory of the scheduler on this host; what exists of its path is examined
-    #[arg(long, value_name = "DIR", default_value = ".baton")]
-    data: PathBuf,
+    /// Data directory of the scheduler on this host; what exists of its path is examined [default: that of
+    /// the configuration, or .baton]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Examine this host only, and ask no scheduler
     #[arg(long)]
     host: bool,
@@ -97,12 +111,30 @@ pub(crate) fn run(
     command: &Doctor,
     url: Option<&str>,
     credentials: &CredentialArgs,
+    profile: Option<String>,
+    cli: &Command,
 ) -> CommandResult {
-    let mut findings = host::examine(&command.data);
+    let configured = Configured::read(profile, cli)?;
+    let data = command.data.clone();
+    let data = data.unwrap_or_else(|| match configured.one(Section::Scheduler, "data") {
+        Some(data) => data.into(),
+        None => ".baton".into(),
+    });
+    let mut findings = host::examine(&data);
+    // A directory on the command line is what is meant, whatever the configured store is.
+    let store = configured.one(Section::Scheduler, "store");
+    let store = store.filter(|_| command.data.is_none());
+    findings.extend(database::examine(store, &data));
+    findings.extend(certificates::examine_files(configured.certificates()));
     if !command.host {
-        let client = client(url, credentials)?;
+        let url = effective_url(url);
+        let client = client(Some(&url), credentials)?;
+        for address in url.split(',').filter_map(Address::of_https) {
+            findings.extend(certificates::examine_server(&address.dial()));
+        }
+        findings.extend(network::examine_configured(&configured.schedulers()));
         block_on(async {
-            findings.extend(cluster::examine(&client).await);
+            findings.extend(cluster::examine(&client, &url).await);
             Ok(())
         })?;
     }
@@ -126,6 +158,48 @@ pub(crate) fn run(
     match problems {
         0 => Ok(()),
         _ => Err(Failure::Silent(FAILED)),
+    }
+}
+
+/// The values that files and environment set for each table.
+struct Configured(BTreeMap<Section, BTreeMap<String, Vec<String>>>);
+
+impl Configured {
+    fn read(profile: Option<String>, cli: &Command) -> Result<Self, Failure> {
+        config::values(profile, cli).map(Self)
+    }
+
+    fn one(&self, section: Section, key: &str) -> Option<&str> {
+        let values = self.0.get(&section)?.get(key)?;
+        values.first().map(String::as_str)
+    }
+
+    /// The files of certificates that this host is configured with.
+    fn certificates(&self) -> Vec<PathBuf> {
+        const KEYS: [(Section, &str); 7] = [
+            (Section::Scheduler, "tls-cert"),
+            (Section::Scheduler, "client-ca"),
+            (Section::Scheduler, "peer-ca"),
+            (Section::Worker, "ca"),
+            (Section::Worker, "cert"),
+            (Section::Client, "ca"),
+            (Section::Client, "cert"),
+        ];
+        let files = KEYS
+            .iter()
+            .filter_map(|(section, key)| self.one(*section, key));
+        files.map(PathBuf::from).collect()
+    }
+
+    /// The addresses that the worker of this host dials, if it is configured with some.
+    fn schedulers(&self) -> Vec<Address> {
+        let text = self.one(Section::Worker, "scheduler").unwrap_or_default();
+        // A file has the current address.
+        let text = match text.strip_prefix('@') {
+            Some(file) => std::fs::read_to_string(Path::new(file)).unwrap_or_default(),
+            None => text.to_owned(),
+        };
+        text.split([',', '\n']).filter_map(Address::parse).collect()
     }
 }
 

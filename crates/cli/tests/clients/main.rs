@@ -7,6 +7,7 @@ mod config;
 mod directories;
 mod doctor;
 mod documents;
+mod findings;
 mod help;
 mod inspection;
 mod kill;

@@ -73,6 +73,7 @@
 //! | `reserve` | reservations |
 //! | `gang` | several workers at the same time |
 //! | `explain` | the reason for which an instance waits |
+//! | `inventory` | whether a definition fits any worker or fleet |
 //! | `dry` | how many workers of a shape would help |
 //!
 //! Requests, constraints and offers are plain data in `baton_model::placement`.
@@ -87,6 +88,7 @@ mod error;
 mod explain;
 mod fleet;
 mod gang;
+mod inventory;
 pub mod limits;
 mod need;
 mod owners;
@@ -115,6 +117,7 @@ use reserve::Reservation;
 pub(crate) use dry::misfit_of;
 pub use dry::{Backlog, JobShape, Vacancy};
 pub use error::PlacementError;
+pub use inventory::Inventory;
 pub use need::Demand;
 pub use reserve::ReservationView;
 

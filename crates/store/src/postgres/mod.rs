@@ -12,6 +12,7 @@
 //! | `plans` | prepared statements, and plans that are made in advance |
 //! | `deferred` | writes that wait for the end of their transaction |
 //! | `dialect` | PostgreSQL's spelling of the shared statements |
+//! | `examine` | settings of the server, for `baton doctor` |
 //! | `error` | conversion of errors |
 //! | `value` | values of parameters and columns |
 //! | `schema` | the schema and its migrations |
@@ -25,6 +26,7 @@
 mod deferred;
 mod dialect;
 pub(crate) mod error;
+pub(crate) mod examine;
 mod history;
 mod hosts;
 pub(crate) mod listener;

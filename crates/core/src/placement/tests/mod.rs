@@ -5,6 +5,7 @@ mod bounds;
 mod explain;
 mod fit;
 mod gang;
+mod inventory;
 mod limits;
 mod naive;
 mod order;
