@@ -64,6 +64,8 @@ impl Bound {
             store: StoreMode::Durable,
             timeouts: timeouts(),
             allow_bump_unhealthy: false,
+            // Alarms report only: nothing depends on them.
+            stuck_after: Millis(0),
             predecessor_grace: Millis(0),
             bugs: self.bugs,
         }
