@@ -58,6 +58,13 @@ pub const SUBMISSION_BYTES_MAX: usize = 64 << 20;
 /// Ids and ranges that the path of one request names: some kilobytes of it.
 pub const TARGET_RANGES_MAX: usize = 200;
 
+/// Parts of a range in one answer, and instances of a range that has parts.
+pub const RANGE_PARTS_MAX: u64 = 1_000;
+pub const RANGE_PARTS_OF_MAX: u64 = 100_000;
+
+/// Failed instances of a range that are looked at to group them.
+pub const RANGE_FAILURES_MAX: usize = 1_000;
+
 /// Instances of the ranges in which one request retries or kills those that it finds: their records
 /// are in memory at once, and the leader handles one command for each of them.
 pub const BULK_INSTANCES_MAX: u64 = 10_000;

@@ -179,6 +179,14 @@ pub(crate) const fn page_limit(asked: usize) -> usize {
     }
 }
 
+/// Neighbouring instances in the same state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub first: InstanceId,
+    pub last: InstanceId,
+    pub state: UniversalState,
+}
+
 /// Open alarms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlarmPage {

@@ -212,6 +212,7 @@ fn summary(counts: &BTreeMap<UniversalState, u64>) -> RangeSummary {
         first: String::new(),
         last: String::new(),
         counts: counts.clone(),
+        parts: Vec::new(),
         links: BTreeMap::new(),
     }
 }

@@ -233,7 +233,7 @@ pub struct RunItem<V> {
     pub links: Links,
 }
 
-/// Failures of a run of the same kind.
+/// Failures of a run or a range of the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]

@@ -135,7 +135,7 @@ async fn found(
         .read(move |store: &dyn Views| {
             let (mut records, mut known) = (Vec::new(), 0);
             for (first, last) in ranges {
-                records.append(&mut store.within(first, last, states)?);
+                records.append(&mut store.within(first, last, states, usize::MAX)?);
                 known += store.tally(first, last)?.values().sum::<u64>();
             }
             Ok((records, known))

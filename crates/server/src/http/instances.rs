@@ -1,6 +1,5 @@
 //! Submissions, single instances, and ranges.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use axum::extract::{Extension, Path, Request, State};
@@ -15,7 +14,6 @@ use baton_model::api::{
 use baton_model::ids::{AttemptNo, InstanceId};
 use baton_model::library::{Execution, TaskName};
 use baton_model::state::UniversalState;
-use baton_store::Views;
 use baton_store::view::Record;
 use serde::Serialize;
 use serde_json::Value;
@@ -30,7 +28,7 @@ use super::extract::{self, Ids, Parameters, Target};
 use super::openapi::answers::{CancelReply, OfInstances, SubmitReply, Unchanged};
 use super::problem::{Answer, Fault};
 use super::response::respond;
-use super::{arrays, bulk, conditions, idempotency, messages, owners, views};
+use super::{arrays, bulk, conditions, idempotency, messages, owners, ranges, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::{Event, Unanswered};
@@ -141,6 +139,7 @@ pub(super) async fn submit(
     params(
         OfInstances,
         ("wait" = Option<u64>, Query, description = "Long poll: answer when it has ended, or after this many seconds, at most 60."),
+        ("parts" = Option<u64>, Query, description = "Of one range of at most 100,000 instances: count so many equal parts of it, too, at most 1,000."),
     ),
     responses(
         (status = 200, description = "The stored state.", body = InstanceOrRange),
@@ -154,7 +153,8 @@ pub(super) async fn show(
     uri: Uri,
 ) -> Answer<Response> {
     let target = Target::parse(&id)?;
-    let wait = Parameters::of(&uri, &["wait"])?.wait()?;
+    let parameters = Parameters::of(&uri, &["wait", "parts"])?;
+    let wait = parameters.wait()?;
     match target {
         Target::One(id) => {
             let mut record = app.record(id).await?;
@@ -172,7 +172,8 @@ pub(super) async fn show(
             if let Some(wait) = wait {
                 app.wait_all(&ranges, wait).await?;
             }
-            let summary = app.summary(ranges).await?;
+            let parts = parameters.number("parts")?;
+            let summary = ranges::summary(&app, ranges, parts).await?;
             Ok(tagged(&InstanceOrRange::Range(summary)))
         }
     }
@@ -519,39 +520,6 @@ impl App {
             self.wait(*first, *last, left).await?;
         }
         Ok(())
-    }
-
-    async fn summary(&self, ranges: Vec<Ids>) -> Answer<RangeSummary> {
-        let (path, first, last) = match &*ranges {
-            [] => return Err(Fault::not_found("no instance is named")),
-            [(first, last)] => (views::path(*first, *last), *first, *last),
-            [(first, _), .., (_, last)] => (views::path_of_many(&ranges), *first, *last),
-        };
-        let tally = move |store: &dyn Views| {
-            let mut counts = BTreeMap::<_, u64>::new();
-            for (first, last) in &ranges {
-                for (state, count) in store.tally(*first, *last)? {
-                    *counts.entry(state).or_default() += count;
-                }
-            }
-            Ok(counts)
-        };
-        let counts = self.read(tally).await?;
-        if counts.is_empty() {
-            return Err(Fault::not_found(format!(
-                "there is no instance from {first} to {last}"
-            )));
-        }
-        let mut links = views::links([("self", path.clone())]);
-        if counts.keys().any(|state| !state.is_terminal()) {
-            links.insert("cancel".to_owned(), format!("DELETE {path}"));
-        }
-        Ok(RangeSummary {
-            first: first.to_string(),
-            last: last.to_string(),
-            counts,
-            links,
-        })
     }
 }
 

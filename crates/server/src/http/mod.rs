@@ -27,6 +27,7 @@
 //! | `attempt` | the attempt that a request is about |
 //! | `logs` | output of attempts |
 //! | `processes` | processes of attempts |
+//! | `ranges` | states and failures of ranges of instances |
 //! | `events` | the stream of facts |
 //! | `usage` | resource usage by owner and hour |
 //! | `fleet` | workers |
@@ -82,6 +83,7 @@ mod pages;
 mod peer;
 mod problem;
 mod processes;
+mod ranges;
 mod redaction;
 mod response;
 mod roles;

@@ -16,7 +16,8 @@ use super::app::App;
 use super::owners::Scope;
 use super::{
     alarms, backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs,
-    metrics, notifications, openapi, processes, runs, schedulers, schemas, server, tokens, usage,
+    metrics, notifications, openapi, processes, ranges, runs, schedulers, schemas, server, tokens,
+    usage,
 };
 
 /// A route.
@@ -83,6 +84,7 @@ routes! {
     DELETE "/instances/{id}"                  OPERATOR Instance    instances::cancel;
     POST   "/instances/{id}/kill"             OPERATOR Instance    instances::kill;
     POST   "/instances/{id}/retry"            OPERATOR Instance    instances::retry;
+    GET    "/instances/{id}/errors"           VIEWER   Instance    ranges::errors;
     GET    "/instances/{id}/timeline"         VIEWER   Instance    lists::timeline;
     GET    "/instances/{id}/explain"          VIEWER   Instance    instances::explain;
     GET    "/instances/{id}/processes"        VIEWER   Instance    processes::read;

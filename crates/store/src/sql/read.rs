@@ -19,7 +19,7 @@ use super::{Engine, alarms, backfills, facts, fleets, library, runs};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX};
 use crate::view::{
-    self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, View, sql_id,
+    self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, Stretch, View, sql_id,
 };
 use crate::{Fingerprint, StoreError};
 
@@ -213,32 +213,54 @@ pub(super) fn within(
     first: InstanceId,
     last: InstanceId,
     states: &[UniversalState],
+    limit: usize,
 ) -> Result<Vec<Record>, Error> {
-    const WITHIN: &str = "SELECT id, id, state FROM instance WHERE id BETWEEN ?1 AND ?2 \
-        UNION ALL SELECT max(first, ?1), last, state FROM span WHERE last BETWEEN ?1 AND ?2 \
-        UNION ALL SELECT max(first, ?1), ?2, state FROM \
-        (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) AS over WHERE first <= ?2";
-    let mut ids: Vec<Ids> = Vec::new();
-    for (first, last) in split_by_sign(first, last) {
-        let mut statement = db.prepare_cached(WITHIN)?;
-        let mut found = statement.query([sql_id(first), sql_id(last)])?;
-        while let Some(row) = found.next()? {
-            if states.contains(&rows::state(&row, 2)?) {
-                ids.push((
-                    InstanceId(unsigned(&row, 0)?),
-                    InstanceId(unsigned(&row, 1)?),
-                ));
-            }
-        }
-    }
-    ids.sort_unstable();
     let mut records = Vec::new();
-    for (first, last) in ids {
-        for id in first.0..=last.0 {
+    for stretch in stretches(db, first, last)? {
+        if !states.contains(&stretch.state) {
+            continue;
+        }
+        for id in stretch.first.0..=stretch.last.0 {
+            if records.len() == limit {
+                return Ok(records);
+            }
             records.extend(rows::find(db, InstanceId(id))?);
         }
     }
     Ok(records)
+}
+
+/// The states of a range, by id. Neighbours in the same state are together.
+pub(super) fn stretches(
+    db: &Db<'_>,
+    first: InstanceId,
+    last: InstanceId,
+) -> Result<Vec<Stretch>, Error> {
+    const WITHIN: &str = "SELECT id, id, state FROM instance WHERE id BETWEEN ?1 AND ?2 \
+        UNION ALL SELECT max(first, ?1), last, state FROM span WHERE last BETWEEN ?1 AND ?2 \
+        UNION ALL SELECT max(first, ?1), ?2, state FROM \
+        (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) AS over WHERE first <= ?2";
+    let mut stretches: Vec<Stretch> = Vec::new();
+    for (first, last) in split_by_sign(first, last) {
+        let mut statement = db.prepare_cached(WITHIN)?;
+        let mut found = statement.query([sql_id(first), sql_id(last)])?;
+        while let Some(row) = found.next()? {
+            stretches.push(Stretch {
+                first: InstanceId(unsigned(&row, 0)?),
+                last: InstanceId(unsigned(&row, 1)?),
+                state: rows::state(&row, 2)?,
+            });
+        }
+    }
+    stretches.sort_unstable_by_key(|it| it.first);
+    stretches.dedup_by(|next, before| {
+        let continues = next.state == before.state && next.first.0 - before.last.0 == 1;
+        if continues {
+            before.last = next.last;
+        }
+        continues
+    });
+    Ok(stretches)
 }
 
 /// Reason why a ledger cannot be restored.

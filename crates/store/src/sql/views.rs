@@ -22,7 +22,7 @@ use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
     AlarmPage, BackfillQuery, BackfillRecord, Counts, EndCount, ErrorCount, ItemQuery, ItemRecord,
     LaunchRecord, Page, Query, Record, RecordedFact, RevisionRecord, RunQuery, RunRecord, Seq,
-    TaskQuery, TaskRecord, TickQuery,
+    Stretch, TaskQuery, TaskRecord, TickQuery,
 };
 
 type Work<'a> = Box<dyn FnOnce(&Db<'_>) -> Result<(), Error> + 'a>;
@@ -93,14 +93,20 @@ pub trait Views: Send + Sync {
         on_snapshot(self, |db| read::tally(db, first, last))
     }
 
-    /// The instances `first` to `last` that are in one of these states, by id.
+    /// The instances `first` to `last` that are in one of these states, by id: at most `limit`.
     fn within(
         &self,
         first: InstanceId,
         last: InstanceId,
         states: &[UniversalState],
+        limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        on_snapshot(self, |db| read::within(db, first, last, states))
+        on_snapshot(self, |db| read::within(db, first, last, states, limit))
+    }
+
+    /// The states of the instances `first` to `last`, by id.
+    fn stretches(&self, first: InstanceId, last: InstanceId) -> Result<Vec<Stretch>, StoreError> {
+        on_snapshot(self, |db| read::stretches(db, first, last))
     }
 
     /// Counts all instances by state, and the bytes of the history.

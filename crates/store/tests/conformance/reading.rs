@@ -80,7 +80,8 @@ pub(crate) fn the_instances_of_a_range_are_found_by_their_state(open: Open<'_>) 
     leader.commit(&*store, vec![array(2, 9), halted(4, 6)]);
     leader.commit(&*store, failed(&leader, 10));
     let within = |first, last, states: &[UniversalState]| {
-        let found = store.within(InstanceId(first), InstanceId(last), states);
+        let (first, last) = (InstanceId(first), InstanceId(last));
+        let found = store.within(first, last, states, usize::MAX);
         let found = found.expect("readable").into_iter();
         found
             .map(|record| (record.instance.id.0, record.instance.state))
@@ -95,6 +96,29 @@ pub(crate) fn the_instances_of_a_range_are_found_by_their_state(open: Open<'_>) 
     assert_eq!(within(3, 5, &[Queued]), [(3, Queued)]);
     assert_eq!(within(8, 8, &[Queued]), [(8, Queued)]);
     assert_eq!(within(11, 99, &[Queued, Failed, Halted]), []);
+    let some = store.within(InstanceId(1), InstanceId(10), &[Queued], 2);
+    let some = some.expect("readable").into_iter();
+    let some: Vec<u64> = some.map(|record| record.instance.id.0).collect();
+    assert_eq!(some, [2, 3]);
+    let stretches = |first, last| {
+        let found = store.stretches(InstanceId(first), InstanceId(last));
+        let found = found.expect("readable").into_iter();
+        found
+            .map(|it| (it.first.0, it.last.0, it.state))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        stretches(0, 99),
+        [
+            (1, 1, Failed),
+            (2, 3, Queued),
+            (4, 6, Halted),
+            (7, 9, Queued),
+            (10, 10, Failed)
+        ]
+    );
+    assert_eq!(stretches(5, 5), [(5, 5, Halted)]);
+    assert_eq!(stretches(11, 99), []);
 }
 
 pub(crate) fn a_long_timeline_comes_in_pages(open: Open<'_>) {

@@ -6,7 +6,7 @@ use baton_model::state::UniversalState;
 
 use super::filters::{Column, Filters, Heading};
 use super::next;
-use crate::frame::{Action, Frame};
+use crate::frame::Frame;
 use crate::text::duration;
 use crate::time::Stamp;
 
@@ -181,86 +181,5 @@ impl InstancesPage {
             hint,
             bulk: bulk.to_vec(),
         }
-    }
-}
-
-/// A range of instances.
-#[derive(Template)]
-#[template(path = "range.html")]
-pub struct RangePage {
-    pub frame: Frame,
-    /// They may follow later.
-    pub counts: Option<RangeCounts>,
-}
-
-/// Their number by state, and what can be done with them.
-#[derive(Template)]
-#[template(path = "range_counts.html")]
-pub struct RangeCounts {
-    pub frame: Frame,
-    pub counts: Vec<(&'static str, u64)>,
-    pub actions: Vec<Action>,
-    /// Why there are no counts.
-    pub problem: Option<String>,
-}
-
-impl RangeCounts {
-    /// Nothing is counted.
-    #[must_use]
-    pub fn none(frame: Frame) -> Self {
-        Self {
-            frame,
-            counts: Vec::new(),
-            actions: Vec::new(),
-            problem: None,
-        }
-    }
-}
-
-impl RangePage {
-    /// The page before and after its counts, which follow later.
-    ///
-    /// # Errors
-    /// If the page cannot be rendered.
-    pub fn around_counts(frame: Frame) -> Result<(String, String), askama::Error> {
-        // No text can contain it: askama escapes `<`.
-        const PLACE: &str = "<!-- counts -->";
-        let counts = None;
-        let page = Self { frame, counts }.render()?;
-        let (begin, end) = page.split_once(PLACE).unwrap_or((&page, ""));
-        Ok((begin.to_owned(), end.to_owned()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::frame::{Mood, Refresh, Site, Viewer};
-
-    #[test]
-    fn a_range_page_has_its_counts_between_its_two_parts() {
-        let frame = Frame {
-            site: Site::Scheduler,
-            title: "i1..i9 <!-- counts -->".to_owned(),
-            section: "",
-            mood: Mood::Idle,
-            viewer: Viewer::default(),
-            here: "/instances/i1..i9".to_owned(),
-            refresh: Refresh::Throttled,
-            failures: Vec::new(),
-            now: 0,
-        };
-        let (begin, end) = RangePage::around_counts(frame.clone()).expect("it renders");
-        let counts = RangeCounts {
-            counts: vec![("DONE", 9)],
-            ..RangeCounts::none(frame.clone())
-        };
-        let between = counts.render().expect("it renders");
-        assert!(between.contains("DONE"), "{between}");
-        let counts = Some(counts);
-        let whole = RangePage { frame, counts }.render();
-        let whole = whole.expect("it renders");
-        assert_eq!(format!("{begin}{between}{end}"), whole);
-        assert!(begin.contains("<h1>") && end.ends_with("</html>"), "{end}");
     }
 }

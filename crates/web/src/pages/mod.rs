@@ -18,6 +18,7 @@ pub mod library;
 pub mod notifications;
 pub mod overview;
 pub mod plain;
+pub mod range;
 pub mod run;
 pub mod runs;
 pub mod schedulers;

@@ -10,16 +10,18 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use baton_model::api::RangeSummary;
-use baton_web::frame::{Action, Frame, Refresh};
+use baton_model::api::{Problem, RangeSummary};
+use baton_web::frame::Refresh;
 use baton_web::headers;
 use baton_web::pages::Template as _;
-use baton_web::pages::instances::{RangeCounts, RangePage};
+use baton_web::pages::range::{Answers, PARTS, RangeCounts, RangePage};
 use tokio::time::timeout;
 
 use super::api_client::ApiClient;
 use super::{Pages, html};
+use crate::http::extract::Target;
 use crate::http::streams::{Pipe, StreamRequest};
+use crate::limits::RANGE_PARTS_OF_MAX;
 
 /// Time that the page waits for the counts before it begins without them.
 const COUNT_WAIT: Duration = Duration::from_millis(40);
@@ -27,13 +29,14 @@ const COUNT_WAIT: Duration = Duration::from_millis(40);
 pub(super) async fn page(pages: &Pages, api: ApiClient, id: &str, request: Request) -> Response {
     let api = Arc::new(api);
     let mut counting = Box::pin({
-        let (api, path) = (Arc::clone(&api), format!("/instances/{id}"));
-        async move { api.get::<RangeSummary>(&path).await }
+        let (api, id) = (Arc::clone(&api), id.to_owned());
+        async move { read(&api, &id).await }
     });
     let mut frame = pages.frame(&api, id, "");
     match timeout(COUNT_WAIT, &mut counting).await {
-        Ok(Ok(summary)) => {
-            let counts = Some(counts(frame.clone(), summary));
+        Ok(Ok(answers)) => {
+            frame.failures = api.failures();
+            let counts = Some(RangeCounts::new(frame.clone(), answers));
             return html(StatusCode::OK, &RangePage { frame, counts });
         }
         Ok(Err(problem)) => return pages.error(&api, problem, None),
@@ -49,7 +52,7 @@ pub(super) async fn page(pages: &Pages, api: ApiClient, id: &str, request: Reque
             return;
         }
         let counted = match counting.await {
-            Ok(summary) => counts(frame, summary),
+            Ok(answers) => RangeCounts::new(frame, answers),
             Err(problem) => RangeCounts {
                 problem: Some(problem.detail),
                 ..RangeCounts::none(frame)
@@ -67,21 +70,31 @@ pub(super) async fn page(pages: &Pages, api: ApiClient, id: &str, request: Reque
     }
 }
 
-fn counts(frame: Frame, summary: RangeSummary) -> RangeCounts {
-    let RangeSummary {
-        first,
-        last,
-        counts,
-        links,
-    } = summary;
-    let cancel = links.get("cancel").map(|target| {
-        let question = format!("Cancel what has not ended from {first} to {last}?");
-        Action::new("Cancel", target).ask(question)
-    });
-    let counts = counts.into_iter();
-    RangeCounts {
-        counts: counts.map(|(state, count)| (state.word(), count)).collect(),
-        actions: cancel.into_iter().collect(),
-        ..RangeCounts::none(frame)
-    }
+/// The counts of a range, and its failures. A map of a range that is too long for it is left out.
+async fn read(api: &ApiClient, id: &str) -> Result<Answers, Problem> {
+    let path = format!("/instances/{id}");
+    let asked = if has_map(id) {
+        format!("{path}?parts={PARTS}")
+    } else {
+        path.clone()
+    };
+    let summary: RangeSummary = api.get(&asked).await?;
+    let errors = summary.links.get("errors");
+    let (errors, alarms) = tokio::join!(
+        async { api.get_part(errors?, "The failures").await },
+        api.get_part("/alarms?limit=1000", "The alarms"),
+    );
+    Ok(Answers {
+        summary,
+        errors,
+        alarms,
+    })
+}
+
+/// Whether the API counts the parts of this range.
+fn has_map(id: &str) -> bool {
+    let Ok(Target::Many(ranges)) = Target::parse(id) else {
+        return false;
+    };
+    matches!(&*ranges, [(first, last)] if last.0 - first.0 < RANGE_PARTS_OF_MAX)
 }
