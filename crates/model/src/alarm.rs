@@ -136,7 +136,7 @@ pub struct Alarm {
     pub kind: AlarmKind,
     /// An instance, an array, or a run.
     pub subject: Subject,
-    /// When it was raised.
+    /// When the scheduler noticed, not since when it is so.
     pub at: Wall,
     pub owner: Arc<str>,
     /// The name of the task or workflow.

@@ -418,6 +418,7 @@ mod tests {
             first: "i1".to_owned(),
             last: "i1500".to_owned(),
             counts: BTreeMap::from([(UniversalState::Done, 1_200), (UniversalState::Queued, 300)]),
+            parts: Vec::new(),
             links: BTreeMap::new(),
         };
         assert_eq!(

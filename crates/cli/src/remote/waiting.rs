@@ -257,6 +257,7 @@ mod tests {
             first: "i1".to_owned(),
             last: "i9".to_owned(),
             counts: counts.iter().copied().collect(),
+            parts: Vec::new(),
             links: BTreeMap::new(),
         }
     }

@@ -648,7 +648,7 @@ fn alarms_are_told_in_the_series_of_their_entry() {
     };
     store.submit(1, 1, of_entry(3, Some(rule)));
     store.push(alarm(AlarmKind::Late, one));
-    // Nobody asks for these.
+    // No route asks for these.
     store.push(alarm(AlarmKind::Slow, one));
     store.push(alarm(AlarmKind::Late, Subject::Run(RunId(9))));
     store.end(1, Verdict::GaveUp);

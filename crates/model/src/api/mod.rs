@@ -18,6 +18,7 @@ mod limits;
 mod notifications;
 mod once;
 mod processes;
+mod ranges;
 mod runs;
 mod submitter;
 
@@ -47,6 +48,7 @@ pub use alarms::Alarm;
 pub use limits::{Limit, LimitOrigin, LimitRemoval};
 pub use notifications::{ChannelTest, Notification, NotificationChannel, NotificationFilter};
 pub use processes::{AttemptProcesses, Process, UsageSample};
+pub use ranges::{RangePart, RangeSummary};
 pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
     RunItem, RunProblem, RunReply, RunTask, SubmitRun,
@@ -255,38 +257,6 @@ pub struct Instance {
     /// that apply to its current state.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,
-}
-
-/// `GET /instances/{first}..{last}`, also of several ids and ranges, separated by commas.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct RangeSummary {
-    /// Id of the first instance.
-    pub first: String,
-    /// Id of the last instance.
-    pub last: String,
-    /// Number of instances by state; states without instances are omitted.
-    pub counts: BTreeMap<UniversalState, u64>,
-    /// The range in equal parts, by id, if the request asks for them; parts without instances are omitted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parts: Vec<RangePart>,
-    /// `self`; `cancel` while any of them has not ended; `errors` and `retry` if any has failed.
-    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
-    pub links: Links,
-}
-
-/// A part of a range.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct RangePart {
-    /// Id of the first instance.
-    pub first: String,
-    /// Id of the last instance.
-    pub last: String,
-    /// Number of instances by state.
-    pub counts: BTreeMap<UniversalState, u64>,
 }
 
 /// One page of a list.

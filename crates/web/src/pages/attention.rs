@@ -41,7 +41,7 @@ pub struct Failing {
     pub is_cut: bool,
     /// Name and page of the last failure.
     pub last: (String, String),
-    /// How it ended.
+    /// `exit 4`, for example.
     pub end_text: String,
     pub ended_at: u64,
 }

@@ -89,7 +89,7 @@ async fn streaks<T: DeserializeOwned>(
 fn streak(executions: &[Execution], name: &str, entry: &str) -> Option<Failing> {
     let is_decided = |it: &&Execution| match it.state {
         UniversalState::Done | UniversalState::Failed => true,
-        // What goes on has decided nothing, and what was halted is nobody's failure.
+        // What goes on has decided nothing, and a halt is no failure.
         _ => false,
     };
     let is_failure = |it: &&Execution| it.state == UniversalState::Failed;
