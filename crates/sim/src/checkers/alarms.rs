@@ -47,11 +47,9 @@ impl AlarmChecks {
                     return Err(violation("alarm-early", what));
                 }
             }
-            Fact::AlarmCleared { alarm, .. } => {
-                if !self.open.remove(alarm) {
-                    let what = format!("{alarm} was cleared, and was not open");
-                    return Err(violation("alarm-repeated", what));
-                }
+            Fact::AlarmCleared { alarm, .. } if !self.open.remove(alarm) => {
+                let what = format!("{alarm} was cleared, and was not open");
+                return Err(violation("alarm-repeated", what));
             }
             _ => {}
         }

@@ -35,7 +35,7 @@ pub(super) fn write(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
 /// All open alarms.
 pub(super) fn all(db: &Db<'_>) -> Result<Vec<Alarm>, Error> {
     db.prepare_cached("SELECT body FROM alarm ORDER BY at_ms, name")?
-        .query_map((), |row| parsed(row))?
+        .query_map((), parsed)?
         .collect()
 }
 
@@ -45,7 +45,7 @@ pub(super) fn page(db: &Db<'_>, owner: Option<&str>, limit: usize) -> Result<Ala
         "SELECT body FROM alarm WHERE (?1 = '' OR owner = ?1) ORDER BY at_ms, name LIMIT ?2",
     )?;
     let owner = owner.unwrap_or_default();
-    let alarms = oldest.query_map(params![owner, limit as i64], |row| parsed(row))?;
+    let alarms = oldest.query_map(params![owner, limit as i64], parsed)?;
     let mut counted = db.prepare_cached(
         "SELECT kind, count(*) FROM alarm WHERE (?1 = '' OR owner = ?1) GROUP BY kind",
     )?;

@@ -152,9 +152,10 @@ const URGENCY: [UniversalState; 7] = [
 impl Cell {
     fn new(part: &RangePart) -> Self {
         let urgent = URGENCY.iter().find(|it| part.counts.contains_key(it));
-        let name = match part.first == part.last {
-            true => part.first.clone(),
-            false => format!("{}..{}", part.first, part.last),
+        let name = if part.first == part.last {
+            part.first.clone()
+        } else {
+            format!("{}..{}", part.first, part.last)
         };
         let states = part.counts.iter().map(|(state, count)| match size(part) {
             1 => state.to_string(),
