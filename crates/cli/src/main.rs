@@ -44,6 +44,8 @@ mod connection;
 mod credentials;
 mod deploy;
 mod doctor;
+#[cfg(test)]
+mod documents;
 mod down;
 mod help;
 mod host_key;

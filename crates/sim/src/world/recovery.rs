@@ -63,6 +63,7 @@ impl World {
             fleets: applied.fleets().iter().cloned().collect(),
             jobs: applied.fleets().jobs().cloned().collect(),
             last_job: applied.fleets().last(),
+            alarms: applied.alarms().values().cloned().collect(),
             ..LedgerParts::default()
         }
     }
