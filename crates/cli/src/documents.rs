@@ -60,13 +60,14 @@ fn examples_of_helps_are_accepted() {
 #[test]
 fn a_command_is_found_between_others() {
     let text = "export A=1   # baton x\nA=b sudo /usr/bin/baton ls \\\n  --all >out | jq . && baton up & echo \"a\nb\"\n\
-                cat > f <<END\nbaton no\nEND\necho baton; x=$(baton runs --json)\n";
+                cat > f <<END\nbaton no\nEND\necho baton; x=$(baton runs --json); until baton up; do\n";
     assert_eq!(
         of_baton(text),
         [
             &["baton", "ls", "--all"][..],
             &["baton", "up"],
-            &["baton", "runs", "--json"]
+            &["baton", "runs", "--json"],
+            &["baton", "up"]
         ]
     );
 }
@@ -133,7 +134,9 @@ fn of_baton(script: &str) -> Vec<Vec<String>> {
             let end = end.trim().trim_matches('\'').to_owned();
             let _text = lines.by_ref().take_while(|line| *line != end).count();
         }
-        for command in words.split(|word| ["|", "||", "&&", "&", ";"].contains(&word.as_str())) {
+        let ends =
+            |word: &String| ["|", "||", "&&", "&"].contains(&word.as_str()) || word.ends_with(';');
+        for command in words.split_inclusive(ends) {
             found.extend(starts_baton(command));
         }
     }
@@ -147,7 +150,7 @@ fn starts_baton(command: &[String]) -> Option<Vec<String>> {
     let is_baton = first == "baton" || first.ends_with("/baton");
     let is_argument = |word: &&String| {
         let word = word.trim_start_matches(|it: char| it.is_ascii_digit());
-        !word.starts_with(['>', '<'])
+        !word.starts_with(['>', '<', '|', '&', ';'])
     };
     let words = words.take_while(is_argument);
     let words = words.map(|word| word.trim_end_matches([';', ')']).to_owned());
