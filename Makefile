@@ -7,7 +7,7 @@ SHELL := bash
 # would only mix their output.
 .NOTPARALLEL:
 .PHONY: help test tools fmt-check shipped lint unit unit-shipped unit-server unit-core doctest doc \
-        xtask-checks api python wheel dist install-test package-test book pages screenshots sim-smoke soak bench bench-slurm fmt states golden clean
+        xtask-checks api python wheel dist install-test package-test old-host-test book pages screenshots sim-smoke soak bench bench-slurm fmt states golden clean
 
 # How many seeds `make test` simulates; `make soak` takes many more.
 SEEDS ?= 300
@@ -135,6 +135,9 @@ install-test: ## the installer of the tarball
 
 package-test: ## the Debian package of target/dist under systemd: installed, upgraded, removed; needs root
 	@scripts/package-test.sh "$$(ls -t $(TARGET)/dist/baton_*.deb | head -1)"
+
+old-host-test: ## the wheel of target/wheels on an older Debian; needs root
+	@scripts/old-host-test.sh "$$(ls $(TARGET)/wheels/baton_scheduler-*.whl)"
 
 book: ## the book of docs/ in target/book, by mdBook, with its links checked
 	@scripts/book.sh

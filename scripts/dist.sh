@@ -7,8 +7,10 @@ cd "$(dirname "$0")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 profile=${PROFILE:-release}
+triple=$(rustc -vV | sed -n 's/^host: //p')
+# maturin builds for a target if zig links.
 case $profile in
-release) built=$target/release ;;
+release) built=$target/$triple/release ;;
 dev) built=$target/debug ;;
 *) echo "PROFILE is release or dev, not $profile" >&2; exit 2 ;;
 esac
@@ -28,11 +30,13 @@ fi
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
 export SOURCE_DATE_EPOCH
 
-echo "== build ($profile)"
-cargo build --quiet --locked --package baton-cli --profile "$profile"
+# The binary of the wheel is that of all packages.
+echo "== build ($profile), and wheels"
+options=()
+[[ $profile == release ]] || options=(--profile "$profile")
+scripts/wheel.sh "${options[@]}"
 baton=$built/baton
 version=$("$baton" --version | cut -d ' ' -f 2)
-triple=$(rustc -vV | sed -n 's/^host: //p')
 mkdir -p "$dist"
 
 echo "== manual pages, completions, configuration"
@@ -73,8 +77,10 @@ TEXT
     rm -rf "$package/man-compressed"
     cp -r "$package/man" "$package/man-compressed"
     gzip -9n "$package"/man-compressed/*.1
+    local of=()
+    [[ $profile == release ]] && of=(--target "$triple")
     "$tools/bin/cargo-deb" --quiet --no-build "${speed[@]}" --locked --package baton-cli --profile "$profile" \
-        --output "$dist"
+        "${of[@]}" --output "$dist"
 }
 
 # The address in the package's own description.
@@ -102,10 +108,6 @@ tarball() {
 }
 
 wheel() {
-    echo "== wheels"
-    local options=(--release)
-    [[ $profile == release ]] || options=(--profile "$profile")
-    scripts/wheel.sh "${options[@]}"
     rm -f "$dist"/*.whl
     cp "$target"/wheels/*.whl "$dist/"
 }

@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
 # Builds the wheels `baton-scheduler` (the binary with the Python package) and `baton-client` (the
 # package alone) into target/wheels, and says hello with the first one as pip installs it: into an
-# environment, for a user, into a directory and below a prefix. Arguments are options of
-# `maturin build` instead of `--release`, such as `--profile dev`.
+# environment, for a user, into a directory and below a prefix. The release is for every glibc since
+# 2.17 (2012), which zig links against. Arguments are options of `maturin build` instead, such as
+# `--profile dev`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 tools=$target/tools/wheel
 wheels=$target/wheels
-(($# > 0)) || set -- --release
+glibc=
+if (($# == 0)); then
+    glibc=2.17
+    set -- --release --zig --compatibility "manylinux_${glibc/./_}"
+fi
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
@@ -23,12 +28,19 @@ if ! cmp -s scripts/wheel.txt "$tools/installed.txt"; then
 fi
 
 rm -rf "$wheels"
-"$tools/bin/maturin" build --quiet "$@" --out "$wheels"
+# zig is a module of that Python.
+PATH=$tools/bin:$PATH "$tools/bin/maturin" build --quiet "$@" --out "$wheels"
 # Of a copy: setuptools leaves directories where it builds.
 cp -r python "$place/python"
 "$tools/bin/pip" wheel --no-deps --wheel-dir "$wheels" "$place/python"
 scheduler=$(ls "$wheels"/baton_scheduler-*.whl)
 client=$(ls "$wheels"/baton_client-*.whl)
+
+if [[ -n $glibc ]]; then
+    symbols=$("$tools/bin/auditwheel" show "$scheduler")
+    grep -q "manylinux_${glibc/./_}_" <<<"$symbols" || { echo "$symbols" >&2; exit 1; }
+    echo "   needs glibc $glibc"
+fi
 
 # One package, and one version.
 package() { python3 -m zipfile --list "$1" | awk '$1 ~ /^baton\// { print $1, $NF }' | sort; }

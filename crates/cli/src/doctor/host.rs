@@ -28,10 +28,13 @@ const WRITE_BYTES: usize = 4_096;
 const WRITE_SLOW: Duration = Duration::from_millis(30);
 /// Descriptors that a scheduler with its default number of connections needs.
 const DESCRIPTORS_MIN: u64 = 4_096;
+/// The oldest Linux with `openat2`, and with `waitid` of a pidfd: without them no task is started,
+/// because it could not be ended and removed safely.
+const LINUX_MIN: (u32, u32) = (5, 6);
 
 pub(super) fn examine(data: &Path) -> Vec<Finding> {
     let place = existing(data);
-    let mut findings = vec![directory(data)];
+    let mut findings = vec![kernel(), directory(data)];
     findings.push(space(&place));
     findings.push(latency(&place));
     findings.push(memory_limits());
@@ -44,6 +47,26 @@ pub(super) fn existing(data: &Path) -> PathBuf {
     let path = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
     let found = path.ancestors().find(|it| it.is_dir());
     found.unwrap_or(Path::new("/")).to_owned()
+}
+
+fn kernel() -> Finding {
+    const CHECK: &str = "kernel";
+    let about = rustix::system::uname();
+    let release = about.release().to_string_lossy();
+    let message = format!("Linux {release}");
+    if version(&release).is_some_and(|it| it < LINUX_MIN) {
+        let (major, minor) = LINUX_MIN;
+        let message = format!("{message}; tasks need {major}.{minor} or later");
+        let remedy = "run workers elsewhere: clients and a scheduler without a worker need less";
+        return Finding::problem(CHECK, message, remedy);
+    }
+    Finding::good(CHECK, message)
+}
+
+/// Of a release such as `5.10.0-28-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn directory(data: &Path) -> Finding {
@@ -163,5 +186,19 @@ fn descriptors() -> Finding {
         ),
         Some(most) => Finding::good(CHECK, format!("a process may have {most}")),
         None => Finding::good(CHECK, "without a limit"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_kernels_are_compared_as_numbers() {
+        assert_eq!(version("5.10.0-28-amd64"), Some((5, 10)));
+        assert_eq!(version("6.1"), Some((6, 1)));
+        assert_eq!(version("6-rc1"), None);
+        assert!(version("4.18.0-553.el8_10.x86_64") < Some(LINUX_MIN));
+        assert!(version("5.10.0") > Some(LINUX_MIN));
     }
 }

@@ -37,6 +37,7 @@ fn a_host_is_examined_without_a_scheduler() {
     assert_eq!(code, Some(0), "{found}");
     assert_eq!(found["problems"], 0, "{found}");
     for check in [
+        "kernel",
         "data directory",
         "disk space",
         "disk writes",
