@@ -277,6 +277,8 @@ pub(crate) fn page() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn written(metrics: &Metrics) -> String {
@@ -341,6 +343,29 @@ mod tests {
             let counts = family.kind == table::Kind::Counter;
             assert_eq!(counts, name.ends_with("_total"), "{name}");
             assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[test]
+    fn alerts_and_the_dashboard_use_metrics_that_exist() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/monitoring");
+        for file in ["alerts.yaml", "alerts-test.yaml", "dashboard.json"] {
+            let text = std::fs::read_to_string(folder.join(file)).expect("a file");
+            let names = text.match_indices("baton_").map(|(at, _)| {
+                let rest = &text[at..];
+                let end = rest.find(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+                &rest[..end.unwrap_or(rest.len())]
+            });
+            let names: Vec<&str> = names.collect();
+            assert!(names.len() > 12, "{file} has only {names:?}");
+            for name in names {
+                let family = table::ALL.iter().find(|family| {
+                    let rest = name.strip_prefix(family.name);
+                    let is_histogram = family.kind == table::Kind::Histogram;
+                    rest == Some("") || (is_histogram && rest == Some("_bucket"))
+                });
+                assert!(family.is_some(), "{file}: there is no metric {name}");
+            }
         }
     }
 }
