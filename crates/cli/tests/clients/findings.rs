@@ -326,6 +326,8 @@ fn library_entries_that_fit_no_worker_are_named() {
         "local",
         "--cpus",
         "3500",
+        "--memory",
+        "1GiB",
         "--max",
         "1",
     ];
