@@ -24,6 +24,10 @@ pub const ITEMS_PAGE_BYTES_MAX: usize = 4 << 20;
 /// them: some milliseconds of work.
 pub const PAGE_SCAN_MAX: usize = 5_000;
 
+/// Ids of a range whose rows are read one by one. Of more ids only those in the wanted states are,
+/// from the indexes of the states.
+pub const WITHIN_BY_ID_MAX: u64 = 100_000;
+
 /// Groups of failures that are reported for a run: people read the first ones.
 pub const RUN_ERRORS_MAX: usize = 1_000;
 

@@ -17,7 +17,7 @@ use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
 use super::{Engine, alarms, backfills, facts, fleets, library, runs};
 use crate::change_set::{Ids, split_by_sign};
-use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX};
+use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX, WITHIN_BY_ID_MAX};
 use crate::view::{
     self, Counts, Cursor, Page, Query, Record, RecordedFact, Scan, Seq, Stretch, View, sql_id,
 };
@@ -215,11 +215,18 @@ pub(super) fn within(
     states: &[UniversalState],
     limit: usize,
 ) -> Result<Vec<Record>, Error> {
-    let mut records = Vec::new();
-    for stretch in stretches(db, first, last)? {
-        if !states.contains(&stretch.state) {
-            continue;
+    let mut found = Vec::new();
+    if last.0 - first.0 < WITHIN_BY_ID_MAX {
+        found = stretches(db, first, last)?;
+        found.retain(|it| states.contains(&it.state));
+    } else {
+        for state in states {
+            found.extend(in_state(db, first, last, *state, limit)?);
         }
+        found.sort_unstable_by_key(|it| it.first);
+    }
+    let mut records = Vec::new();
+    for stretch in found {
         for id in stretch.first.0..=stretch.last.0 {
             if records.len() == limit {
                 return Ok(records);
@@ -245,11 +252,7 @@ pub(super) fn stretches(
         let mut statement = db.prepare_cached(WITHIN)?;
         let mut found = statement.query([sql_id(first), sql_id(last)])?;
         while let Some(row) = found.next()? {
-            stretches.push(Stretch {
-                first: InstanceId(unsigned(&row, 0)?),
-                last: InstanceId(unsigned(&row, 1)?),
-                state: rows::state(&row, 2)?,
-            });
+            stretches.push(stretch(&row)?);
         }
     }
     stretches.sort_unstable_by_key(|it| it.first);
@@ -261,6 +264,42 @@ pub(super) fn stretches(
         continues
     });
     Ok(stretches)
+}
+
+/// The first instances of a range in a state, from the index of that state: the range may have
+/// millions of others.
+fn in_state(
+    db: &Db<'_>,
+    first: InstanceId,
+    last: InstanceId,
+    state: UniversalState,
+    limit: usize,
+) -> Result<Vec<Stretch>, Error> {
+    const IN_STATE: &str = "SELECT * FROM (SELECT id, id AS last, state FROM instance \
+        WHERE state = ?3 AND id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?4) AS single \
+        UNION ALL SELECT max(first, ?1), last, state FROM span WHERE state = ?3 AND last BETWEEN ?1 AND ?2 \
+        UNION ALL SELECT max(first, ?1), ?2, state FROM \
+        (SELECT state, first FROM span WHERE last > ?2 ORDER BY last LIMIT 1) AS over \
+        WHERE first <= ?2 AND state = ?3";
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut stretches = Vec::new();
+    for (first, last) in split_by_sign(first, last) {
+        let mut statement = db.prepare_cached(IN_STATE)?;
+        let of = params![sql_id(first), sql_id(last), state.word(), limit];
+        let mut found = statement.query(of)?;
+        while let Some(row) = found.next()? {
+            stretches.push(stretch(&row)?);
+        }
+    }
+    Ok(stretches)
+}
+
+fn stretch(row: &Row<'_>) -> Result<Stretch, Error> {
+    Ok(Stretch {
+        first: InstanceId(unsigned(row, 0)?),
+        last: InstanceId(unsigned(row, 1)?),
+        state: rows::state(row, 2)?,
+    })
 }
 
 /// Reason why a ledger cannot be restored.

@@ -100,6 +100,14 @@ pub(crate) fn the_instances_of_a_range_are_found_by_their_state(open: Open<'_>) 
     let some = some.expect("readable").into_iter();
     let some: Vec<u64> = some.map(|record| record.instance.id.0).collect();
     assert_eq!(some, [2, 3]);
+    // The index of the states has the same of a long range.
+    let all = u64::MAX;
+    assert_eq!(within(0, all, &[Failed]), [(1, Failed), (10, Failed)]);
+    assert_eq!(within(2, all, &[Queued, Failed]).len(), 6);
+    let some = store.within(InstanceId(0), InstanceId(all), &[Queued, Failed], 3);
+    let some = some.expect("readable").into_iter();
+    let some: Vec<u64> = some.map(|record| record.instance.id.0).collect();
+    assert_eq!(some, [1, 2, 3]);
     let stretches = |first, last| {
         let found = store.stretches(InstanceId(first), InstanceId(last));
         let found = found.expect("readable").into_iter();
