@@ -238,7 +238,7 @@ mod tests {
             (&["submt"], "`baton help submit`"),
             (&["stop"], "`baton help cancel`"),
             (&["slurm-array"], "`baton help from-slurm-arrays`"),
-            (&["environment"], "baton help tasks"),
+            (&["environment"], "baton help local"),
             (&["zzz"], "`baton help` lists them all"),
             (&["library", "zzz"], "`baton help library` has"),
         ] {
