@@ -18,6 +18,7 @@ use crate::workflow::Plan;
 /// them with its routes.
 pub const RESERVED_OWNERS: &[&str] = &[
     "-",
+    "alarms",
     "arena",
     "backfills",
     "bullpen",

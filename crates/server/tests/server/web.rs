@@ -119,6 +119,8 @@ async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
         "/ann/tasks/",
         "/ann/tasks/daily",
         "/backfills/",
+        "/alarms/",
+        "/notifications/",
         "/workers/",
         "/workers/w1",
         "/schedulers/",
