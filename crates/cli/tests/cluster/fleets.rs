@@ -6,7 +6,7 @@ use baton_testing::cluster::{Cluster, lines};
 use baton_testing::command;
 use baton_testing::processes::processes;
 use baton_testing::slurm::Slurm;
-use baton_testing::until;
+use baton_testing::{until, until_at_last};
 use serde_json::json;
 
 use crate::api::Api;
@@ -102,6 +102,10 @@ fn slurm_runs_what_waits_and_nothing_is_left_in_its_queue() {
     for job in queue(&slurm) {
         slurm.run(&["scancel", &job]);
     }
+    // Together the pauses between lists of jobs and after a lost pilot can take two minutes.
+    until_at_last("another pilot runs it", || {
+        cluster.instance(long).state.is_terminal()
+    });
     let over = cluster.finish(long);
     assert_eq!(
         (over.state.word(), over.failures, over.losses),
