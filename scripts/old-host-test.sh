@@ -27,7 +27,7 @@ cp "$wheel" "$root/tmp/"
 
 echo "== pip install, and hello"
 # Its own processes and mounts end with it.
-unshare --pid --fork --kill-child --mount --net chroot "$root" bash -euc '
+unshare --pid --fork --kill-child --mount --net sh -c 'ip link set lo up && exec "$@"' - chroot "$root" bash -euc '
     mount -t proc proc /proc
     mount -t devtmpfs dev /dev
     getconf GNU_LIBC_VERSION

@@ -16,7 +16,7 @@ const WIDTH_MIN: usize = 20;
 /// Indentation of code.
 const CODE_INDENT: usize = 4;
 
-/// Renders a chapter. Tables may use the whole width, text at most [`WIDTH_MAX`] columns.
+/// Renders a chapter. Tables may use the whole width, text at most 100 columns.
 pub fn render(page: &Page, width: usize, colours: bool) -> String {
     let width = width.max(WIDTH_MIN);
     let mut renderer = Renderer {
