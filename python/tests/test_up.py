@@ -119,7 +119,7 @@ def test_a_wrong_option_is_in_the_error() -> None:
 
 
 def test_another_program_is_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _executable(tmp_path / "baton", "#!/bin/sh\necho hello; echo who are you >&2")
+    _executable(tmp_path / "baton", "#!/bin/sh\necho who are you >&2; echo hello")
     monkeypatch.setenv("BATON_BINARY", str(tmp_path / "baton"))
     with pytest.raises(BatonError, match="`baton up` has not started: who are you"):
         baton.up()

@@ -118,7 +118,8 @@ def test_a_range_is_cancelled(quiet, server):
     submitted = server.baton("submit", "--name", "range", "--cpu", "1000", "--array", "1-3", "--", "true")
     open_page(page, server, f"/instances/{submitted.split()[0]}")
     answer(page, "Cancel")
-    expect(page.locator("tbody tr")).to_have_text("HALTED3", timeout=20_000)
+    expect(page.locator(".cells .s-HALTED")).to_have_count(3, timeout=20_000)
+    expect(page.locator("main")).to_contain_text("3 of 3 have ended")
 
 
 WORKFLOW = """
