@@ -21,6 +21,8 @@ pub use build_id::build_id;
 
 const SOCKET: &str = "NOTIFY_SOCKET";
 const READY: &str = "READY=1";
+/// How the names of abstract sockets begin on which a parent waits for nothing but [`READY`].
+const READY_SOCKET: &str = "baton-ready-";
 const WATCHDOG_PID: &str = "WATCHDOG_PID";
 const WATCHDOG_USEC: &str = "WATCHDOG_USEC";
 
@@ -99,7 +101,7 @@ impl ReadySocket {
     pub fn open() -> io::Result<Self> {
         // A process of another container may have the same id.
         for number in 0.. {
-            let name = format!("baton-ready-{}-{number}", std::process::id());
+            let name = format!("{READY_SOCKET}{}-{number}", std::process::id());
             let address = SocketAddr::from_abstract_name(&name)?;
             match UnixDatagram::bind_addr(&address) {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
@@ -140,6 +142,13 @@ fn notify(state: &str) {
 }
 
 fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    let waits_for_ready = socket
+        .as_bytes()
+        .strip_prefix(b"@")
+        .is_some_and(|name| name.starts_with(READY_SOCKET.as_bytes()));
+    if waits_for_ready && state != READY {
+        return Ok(());
+    }
     UnixDatagram::unbound()?
         .send_to_addr(state.as_bytes(), &address(socket)?)
         .map(|_| ())
@@ -179,6 +188,9 @@ mod tests {
             assert_eq!(sockets[0].wait(soon).expect("no failure"), is_ready);
         }
         assert!(!sockets[1].wait(soon).expect("a socket of its own"));
+        drop(sockets);
+        send(address.as_ref(), "STOPPING=1").expect("the parent has gone on, which is no failure");
+        send(address.as_ref(), READY).expect_err("no parent waits");
     }
 
     #[test]
