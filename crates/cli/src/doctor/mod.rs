@@ -132,7 +132,10 @@ pub(crate) fn run(
         for address in url.split(',').filter_map(Address::of_https) {
             findings.extend(certificates::examine_server(&address.dial()));
         }
-        findings.extend(network::examine_configured(&configured.schedulers()));
+        match configured.schedulers() {
+            Ok(addresses) => findings.extend(network::examine_configured(&addresses)),
+            Err(finding) => findings.push(finding),
+        }
         block_on(async {
             findings.extend(cluster::examine(&client, &url).await);
             Ok(())
@@ -192,14 +195,16 @@ impl Configured {
     }
 
     /// The addresses that the worker of this host dials, if it is configured with some.
-    fn schedulers(&self) -> Vec<Address> {
+    fn schedulers(&self) -> Result<Vec<Address>, Finding> {
         let text = self.one(Section::Worker, "scheduler").unwrap_or_default();
         // A file has the current address.
         let text = match text.strip_prefix('@') {
-            Some(file) => std::fs::read_to_string(Path::new(file)).unwrap_or_default(),
+            Some(file) => std::fs::read_to_string(file)
+                .map_err(|error| network::unreadable(Path::new(file), &error))?,
             None => text.to_owned(),
         };
-        text.split([',', '\n']).filter_map(Address::parse).collect()
+        let addresses = text.split([',', '\n']);
+        Ok(addresses.filter_map(Address::parse).collect())
     }
 }
 

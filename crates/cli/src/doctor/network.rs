@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
+use std::path::Path;
 use std::time::Duration;
 
 use baton_model::api::Scheduler;
@@ -100,6 +101,15 @@ fn connect(address: &Address) -> io::Result<TcpStream> {
         }
     }
     Err(last)
+}
+
+/// The file with the address of the scheduler, which a worker of this host is configured with, cannot be read.
+pub(super) fn unreadable(file: &Path, error: &io::Error) -> Finding {
+    let file = file.display();
+    let message =
+        format!("the worker of this host reads its scheduler's address from {file}: {error}");
+    let remedy = "write HOST:PORT into that file, or change `scheduler` of [worker]";
+    Finding::problem(CHECK, message, remedy)
 }
 
 /// Dials the addresses that a worker of this host is configured with.

@@ -258,6 +258,10 @@ fn the_addresses_of_workers_are_dialled() {
             "other hosts cannot reach it",
         ],
     );
+    assert_one(
+        &network("@missing"),
+        &["problem", "from missing", "write HOST:PORT"],
+    );
     end(&mut scheduler, Signal::INT);
 
     let told = ["--advertise-workers", &silent, "--data", "other"];
