@@ -5,7 +5,9 @@ use std::path::Path;
 use baton_model::ids::TokenId;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Role, Secret};
+use baton_server::limits::TARGET_RANGES_MAX;
 use baton_server::{Config, STORE_FILE};
+use baton_store::limits::PAGE_SCAN_MAX;
 use baton_store::{SqliteStore, Store, token};
 use baton_tls::ClientFiles;
 use reqwest::{Client, Method, Response, StatusCode, redirect};
@@ -696,4 +698,35 @@ async fn an_operation_that_creates_nothing_returns_to_its_page() {
     // The entry has a link for backfills, which is an operation and no page.
     assert_eq!(text(&paused, "location"), "/ann/tasks/daily");
     assert!(browser.page("/ann/tasks/daily").await.contains("PAUSED"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_failed_long_ago_is_failing_until_it_succeeds() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let _worker = server.worker("w1").await;
+    let entry = json!({"task": "fail", "owner": "ann", "run": "true", "trigger": {"remote": true}});
+    server.send(Method::POST, "/ann/tasks/", &entry).await;
+    for id in ["/instances/i1", "/instances/i2"] {
+        server.post("/ann/tasks/fail/trigger").await;
+        server.until_state(id, "FAILED").await;
+    }
+    // More others have ended since than one page looks at. Neighbours would be one record.
+    let ended: Vec<String> = (0..PAGE_SCAN_MAX + 10)
+        .map(|number| format!("i{}", 3 + 2 * number))
+        .collect();
+    let others = json!({
+        "file": {"task": "many", "run": "true", "resources": {"cpu": 4_000}},
+        "array": {"from": 1, "to": 2 * ended.len()},
+    });
+    server.send(Method::POST, "/instances/", &others).await;
+    for some in ended.chunks(TARGET_RANGES_MAX) {
+        let path = format!("/instances/{}", some.join(","));
+        assert!(server.delete(&path).await.status.is_success());
+    }
+    let history = server.get("/history/?owner=ann&name=fail").await.body;
+    assert_eq!(history["items"], json!([]), "it is too far away");
+    let page = Browser::new(&server).page("/").await;
+    assert!(page.contains("failed 2 times in a row: exit 3"), "{page}");
+    server.stop().await;
 }

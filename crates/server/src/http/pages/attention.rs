@@ -25,13 +25,40 @@ struct Execution {
     page: String,
     end_text: String,
     ended_at: u64,
+    /// The time by which its list is ordered.
+    listed_at: u64,
 }
 
 impl Execution {
     fn is_of(&self, owner: &str, name: &str) -> bool {
         (&*self.owner, &*self.name) == (owner, name)
     }
+
+    /// What goes on has decided nothing, and a halt is no failure.
+    fn has_decided(&self) -> bool {
+        matches!(self.state, UniversalState::Done | UniversalState::Failed)
+    }
+
+    fn has_succeeded(&self) -> bool {
+        self.state == UniversalState::Done
+    }
 }
+
+/// A list of executions, and its order from the oldest on.
+#[derive(Clone, Copy)]
+struct Source {
+    list: &'static str,
+    oldest_first: &'static str,
+}
+
+const HISTORY: Source = Source {
+    list: "/history",
+    oldest_first: "ended",
+};
+const RUNS: Source = Source {
+    list: "/runs",
+    oldest_first: "submitted",
+};
 
 /// Entries that have failed and not succeeded since, the latest first.
 pub(super) async fn failing(
@@ -42,10 +69,10 @@ pub(super) async fn failing(
     let instances = instances.items.iter().filter_map(of_instance);
     let runs = runs.items.iter().map(of_run);
     let (mut found, of_runs) = tokio::join!(
-        streaks(api, instances, "/history", |list: List<Instance>| {
+        streaks(api, instances, HISTORY, |list: List<Instance>| {
             list.items.iter().filter_map(of_instance).collect()
         }),
-        streaks(api, runs, "/runs", |list: List<Run>| {
+        streaks(api, runs, RUNS, |list: List<Run>| {
             list.items.iter().map(of_run).collect()
         }),
     );
@@ -58,28 +85,47 @@ pub(super) async fn failing(
 async fn streaks<T: DeserializeOwned>(
     api: &ApiClient,
     failures: impl Iterator<Item = Execution>,
-    list: &str,
+    source: Source,
     parse: impl Fn(T) -> Vec<Execution>,
 ) -> Vec<Failing> {
-    let mut entries: Vec<(String, String, String)> = Vec::new();
+    let mut entries: Vec<(String, Execution)> = Vec::new();
     for it in failures.filter(|it| it.state == UniversalState::Failed) {
-        let Some(entry) = it.entry else { continue };
-        let is_known = entries.iter().any(|(_, _, known)| *known == entry);
+        let Some(entry) = it.entry.clone() else {
+            continue;
+        };
+        let is_known = entries.iter().any(|(known, _)| *known == entry);
         if !is_known && entries.len() < ENTRIES_MAX {
-            entries.push((it.owner, it.name, entry));
+            entries.push((entry, it));
         }
     }
     let mut found = Vec::new();
-    for (owner, name, entry) in entries {
-        let (of_owner, of_name) = (encoded(&owner), encoded(&name));
-        let path = format!("{list}?owner={of_owner}&name={of_name}&limit={EXECUTIONS}");
+    for (entry, last) in entries {
+        let (owner, name) = (&last.owner, &last.name);
+        let of = format!("owner={}&name={}", encoded(owner), encoded(name));
         let part = format!("Whether {owner}/{name} fails");
-        let Some(answer) = api.get_part::<T>(&path, &part).await else {
+        let read = async |rest: String| {
+            let path = format!("{}?{of}&limit={EXECUTIONS}{rest}", source.list);
+            let mut executions = parse(api.get_part::<T>(&path, &part).await?);
+            // The filter takes patterns, and a name may look like one.
+            executions.retain(|it| it.is_of(owner, name));
+            Some(executions)
+        };
+        let Some(mut executions) = read(String::new()).await else {
             continue;
         };
-        let mut executions = parse(answer);
-        // The filter takes patterns, and a name may look like one.
-        executions.retain(|it| it.is_of(&owner, &name));
+        if !executions.iter().any(Execution::has_decided) {
+            // One page looks only so far: much else has ended since. What came next tells whether it has
+            // recovered, and what came before how often it has failed.
+            let (at, next) = (last.listed_at, source.oldest_first);
+            let (after, before) = tokio::join!(
+                read(format!("&since={at}&sort={next}")),
+                read(format!("&until={}", at + 1)),
+            );
+            if after.is_none_or(|it| it.iter().any(Execution::has_succeeded)) {
+                continue;
+            }
+            executions = before.unwrap_or_default();
+        }
         found.extend(streak(&executions, &format!("{owner}/{name}"), &entry));
     }
     found
@@ -87,14 +133,9 @@ async fn streaks<T: DeserializeOwned>(
 
 /// The failures since the last success, of executions from the latest on.
 fn streak(executions: &[Execution], name: &str, entry: &str) -> Option<Failing> {
-    let is_decided = |it: &&Execution| match it.state {
-        UniversalState::Done | UniversalState::Failed => true,
-        // What goes on has decided nothing, and a halt is no failure.
-        _ => false,
-    };
-    let is_failure = |it: &&Execution| it.state == UniversalState::Failed;
-    let decided: Vec<&Execution> = executions.iter().filter(is_decided).collect();
-    let failures = decided.iter().copied().take_while(is_failure).count();
+    let decided: Vec<&Execution> = executions.iter().filter(|it| it.has_decided()).collect();
+    let failures = decided.iter().take_while(|it| !it.has_succeeded());
+    let failures = failures.count();
     let last = decided.first().filter(|_| failures > 0)?;
     Some(Failing {
         name: name.to_owned(),
@@ -122,6 +163,7 @@ fn of_instance(it: &Instance) -> Option<Execution> {
         id,
         end_text: it.end_text.clone().unwrap_or_default(),
         ended_at: it.changed_at,
+        listed_at: it.changed_at,
     })
 }
 
@@ -135,6 +177,7 @@ fn of_run(it: &Run) -> Execution {
         page: format!("/runs/{}", it.id),
         end_text: String::new(),
         ended_at: it.ended_at.unwrap_or(it.begun_at),
+        listed_at: it.begun_at,
     }
 }
 
@@ -156,6 +199,7 @@ mod tests {
             page: format!("/runs/r{}", 100 - number),
             end_text: String::new(),
             ended_at: 100 - number as u64,
+            listed_at: 100 - number as u64,
         });
         executions.collect()
     }
