@@ -88,6 +88,7 @@ pub(crate) fn instance(bound: TaskBody, policy: &Policy) -> InstanceSpec {
         nodes: policy.nodes,
         notify: policy.notify.clone(),
         expected: policy.expected.clone(),
+        secrets: policy.secrets.clone(),
     }
 }
 

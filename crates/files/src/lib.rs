@@ -76,6 +76,7 @@ pub use suggest::nearest;
 pub use workflow::WorkflowFile;
 
 use baton_model::notify::NotifySettings;
+use baton_model::secret::SecretSource;
 use baton_model::workflow::Plan;
 
 pub use baton_model::library::{Definition, TaskName, Trigger};
@@ -158,6 +159,29 @@ pub fn parse_notifications(
 ) -> Result<NotifySettings, Errors> {
     tree::parse(text, format, &TASK_LIMITS)
         .and_then(|root| read::settings(&root))
+        .map_err(|problems| Errors::new(name, problems))
+}
+
+/// Reads and checks the file of secrets that are kept elsewhere.
+///
+/// # Errors
+/// Every problem of the file, including that it is unreadable.
+pub fn load_secret_sources(path: impl AsRef<Path>) -> Result<Vec<SecretSource>, Errors> {
+    let (name, format, bytes) = open(path.as_ref(), FILE_BYTES_MAX)?;
+    parse_secret_sources(text(&bytes, &TASK_LIMITS, &name)?, format, &name)
+}
+
+/// Parses and checks the text of such a file. `name` is the file name shown in errors.
+///
+/// # Errors
+/// Every problem of the file.
+pub fn parse_secret_sources(
+    text: &str,
+    format: Format,
+    name: &str,
+) -> Result<Vec<SecretSource>, Errors> {
+    tree::parse(text, format, &TASK_LIMITS)
+        .and_then(|root| read::sources(&root))
         .map_err(|problems| Errors::new(name, problems))
 }
 

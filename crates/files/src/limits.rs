@@ -160,3 +160,9 @@ pub(crate) const WORKFLOW_LIMITS: SizeLimits = SizeLimits {
     text_bytes_max: WORKFLOW_TEXT_BYTES_MAX,
     hint: "write edges as strings, items as ranges or as task outputs, and large files as JSON",
 };
+
+/// Secrets in the scheduler's file of those that are kept elsewhere.
+pub(crate) const SECRET_SOURCES_MAX: usize = 1_000;
+
+/// Words of a command that prints a secret.
+pub(crate) const SOURCE_WORDS_MAX: usize = 100;

@@ -5,6 +5,7 @@ use baton_model::alarm::Expectations;
 use baton_model::library::Trigger;
 use baton_model::notify::NotifyRule;
 use baton_model::placement::Constraint;
+use baton_model::secret::SecretUse;
 use baton_model::spec::{Exclusive, Nodes, Uri, Warning};
 use baton_model::task::Backoff;
 use baton_model::time::Millis;
@@ -43,6 +44,9 @@ pub struct Policy {
     pub constraints: Vec<Constraint>,
     /// Files to fetch before the start.
     pub uris: Vec<Uri>,
+    /// Secrets of its owner that it is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
     /// When it is late, and how long it runs.
     #[serde(default, skip_serializing_if = "Expectations::is_empty")]
     pub expected: Expectations,

@@ -59,6 +59,7 @@ pub mod paths;
 pub mod placement;
 pub mod principal;
 pub mod schedule;
+pub mod secret;
 pub mod spec;
 pub mod state;
 pub mod task;

@@ -3,7 +3,7 @@
 use crate::time::Millis;
 
 /// The version of the scheduler-worker protocol; both sides must speak the same.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 
 /// Bytes in one frame on the wire. A list of everything that a full worker holds, specs
 /// included, fits; a length beyond it is refused before it is waited for.
@@ -42,6 +42,15 @@ pub const LOG_CHUNK_BYTES_MAX: u32 = 256 * 1_024;
 /// person, few enough to be stored for every failure.
 pub const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
 pub const STDERR_TAIL_LINES_MAX: usize = 20;
+
+/// Bytes in the value of a secret: a chain of certificates or a configuration with keys fits.
+pub const SECRET_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes in the name of a secret, which is also a file name.
+pub const SECRET_NAME_BYTES_MAX: usize = 128;
+
+/// Secrets of one task: with the largest values they are 2 MiB, in one frame.
+pub const SECRETS_PER_TASK_MAX: usize = 32;
 
 /// Processes of an attempt that one answer describes: more than a person reads.
 pub const PROCESSES_SHOWN_MAX: usize = 256;

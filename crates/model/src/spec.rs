@@ -13,6 +13,7 @@ use crate::ids::{InstanceId, Revision, TaskNo};
 use crate::notify::NotifyRule;
 use crate::paths::Paths;
 use crate::placement::{Constraint, ResourceRequest};
+use crate::secret::SecretUse;
 use crate::task::{Resources, TaskSpec};
 use crate::time::{Millis, Wall};
 use crate::workflow::Part;
@@ -266,6 +267,8 @@ pub struct InstanceSpec {
     pub notify: Option<NotifyRule>,
     /// When it is late, and how long it runs.
     pub expected: Expectations,
+    /// Secrets of its owner that it is given.
+    pub secrets: Vec<SecretUse>,
 }
 
 impl InstanceSpec {
@@ -398,6 +401,7 @@ impl Serialize for SparseSpec<'_> {
             nodes,
             notify,
             expected,
+            secrets,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -432,6 +436,7 @@ impl Serialize for SparseSpec<'_> {
             "nodes": nodes,
             "notify": notify,
             "expected": expected,
+            "secrets": secrets,
         }
         map.end()
     }

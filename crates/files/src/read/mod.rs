@@ -19,6 +19,7 @@
 //! | [`resources`] | resources and kernel limits |
 //! | [`placement`] | priority, constraints on workers |
 //! | [`uris`] | files to fetch |
+//! | [`secrets`] | secrets that a task is given |
 //! | [`workflow`] | the top level of a workflow file, and parts of a workflow |
 //! | [`layers`] | defaults and templates of workflow tasks |
 //! | [`items`], [`after`] | items, dependencies and conditions of workflow tasks |
@@ -39,6 +40,7 @@ mod render;
 mod resources;
 mod scalars;
 mod scale;
+mod secrets;
 mod task;
 mod trigger;
 mod uris;
@@ -53,6 +55,7 @@ use crate::tree::{Entry, Item, Value};
 pub(crate) use fleet::{fleet, fleets, is_fleets};
 pub(crate) use notify::settings;
 pub use resources::is_resource_name;
+pub(crate) use secrets::sources;
 pub(crate) use task::{bound_task, task};
 pub(crate) use workflow::{BoundTasks, is_workflow, part, workflow};
 

@@ -368,6 +368,10 @@ impl Reader {
                 Some(item) => self.uris(&item),
                 None => Vec::new(),
             },
+            secrets: match fields.get("secrets") {
+                Some(item) => self.secrets(&item),
+                None => Vec::new(),
+            },
             expected: self.expected(fields),
             notify: None,
             tags: match fields.get("tags") {

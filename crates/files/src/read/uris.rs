@@ -175,7 +175,7 @@ impl Reader {
         None
     }
 
-    fn file_name(&mut self, item: &Item<'_>) -> Option<String> {
+    pub(super) fn file_name(&mut self, item: &Item<'_>) -> Option<String> {
         let text = self.text(item, NAME_HINT)?;
         if let Some(reason) = bad_name(text) {
             let message = format!("{} is not a plain file name: {reason}", quote(text));

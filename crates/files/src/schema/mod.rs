@@ -3,7 +3,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`task`], [`process`], [`workflow`], [`fleet`], [`notify`] | the tables |
+//! | [`task`], [`process`], [`workflow`], [`fleet`], [`notify`], [`secrets`] | the tables |
 //! | [`json`] | the JSON Schema made from them |
 //!
 //! `read` takes the names, bounds and keywords of fields from the tables; a test writes the page
@@ -32,6 +32,8 @@ pub(crate) mod fleet;
 pub(crate) mod notify;
 #[rustfmt::skip]
 pub(crate) mod process;
+#[rustfmt::skip]
+pub(crate) mod secrets;
 #[rustfmt::skip]
 pub(crate) mod task;
 #[rustfmt::skip]

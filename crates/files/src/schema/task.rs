@@ -1,6 +1,6 @@
 //! Tables of tasks.
 
-use baton_model::limits::AFTER_MAX;
+use baton_model::limits::{AFTER_MAX, SECRETS_PER_TASK_MAX};
 use baton_model::notify::NoticeKind;
 use baton_model::spec::{InstanceSpec, Nodes};
 
@@ -60,6 +60,7 @@ pub(crate) const POLICIES: &[Field] = &[
     field("fleets", List(&Name, 1, STEPS_MAX), "The fleet of the first attempt, of the one after a failure, and so on; the last one stays. An attempt whose request has grown beyond what its fleet has goes on to the next one. With them `retry.attempts` is by default their number."),
     EXPECTED,
     URIS,
+    SECRETS,
     field("tags", List(&Name, 0, InstanceSpec::TAGS_MAX), "Words by which lists of instances are filtered, such as `[nightly, gpu]`."),
 ];
 
@@ -222,6 +223,21 @@ pub(crate) static MEMORY_GROWTH: Object = Object::new("Scaling of memory", "a sc
 pub(crate) static CPU_GROWTH: Object = Object::new("Scaling of cpu", "a scaling rule", &growth(Factor(1, CPU_MILLI_MAX)));
 pub(crate) static GPU_GROWTH: Object = Object::new("Scaling of gpu", "a scaling rule", &growth(Factor(1, GPU_MILLI_MAX)));
 pub(crate) static TIMEOUT_GROWTH: Object = Object::new("Scaling of timeout", "a scaling rule", &growth(Duration(Refused)));
+
+const SECRETS: Field = field("secrets", List(&SECRET_TYPE, 0, SECRETS_PER_TASK_MAX), "Secrets of its owner (`baton secret set`) that it is given under a scheduler: names, or maps. Each is a file of its own in the directory `$BATON_SECRETS`, which is `secrets` in the sandbox, or a variable.");
+
+const SECRET_TYPE: Type = AnyOf(&[SECRET_NAME, Type::Object(&SECRET)]);
+pub(crate) const SECRET_NAME: Type = Type::Pattern("name of a secret", "^[A-Za-z0-9_-][A-Za-z0-9._-]*$");
+
+pub(crate) static SECRET: Object = Object::new(
+    "Secret",
+    "a secret",
+    &[
+        field("name", SECRET_NAME, "Its name.").required(),
+        field("env", Text, "The variable of its processes that has the value; then there is no file, unless `file` names one."),
+        field("file", Name, "The name of the file: by default that of the secret."),
+    ],
+);
 
 const URI_TYPE: Type = AnyOf(&[Text, Type::Object(&URI)]);
 

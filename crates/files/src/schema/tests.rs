@@ -49,6 +49,7 @@ const SAMPLES: &[(&str, &str, &str)] = &[
     ("Scaling of gpu", r#"{"task":"t","run":"x","retry":{"scale":{"gpu":{"factor":2}}}}"#, "/retry/scale/gpu"),
     ("Scaling of timeout", r#"{"task":"t","run":"x","retry":{"scale":{"timeout":{"factor":2}}}}"#, "/retry/scale/timeout"),
     ("File to fetch", r#"{"task":"t","run":"x","uris":[{"from":"file:///a"}]}"#, "/uris/0"),
+    ("Secret", r#"{"task":"t","run":"x","secrets":[{"name":"a"}]}"#, "/secrets/0"),
     ("Workflow", r#"{"workflow":"w","tasks":{"a":{"run":"x"}}}"#, ""),
     ("Defaults", r#"{"workflow":"w","defaults":{},"tasks":{"a":{"run":"x"}}}"#, "/defaults"),
     ("Template", r#"{"workflow":"w","templates":{"t":{"run":"x"}},"tasks":{"a":{"template":"t"}}}"#, "/templates/t"),
