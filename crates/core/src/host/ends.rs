@@ -30,8 +30,9 @@ impl Host {
                 self.probe_exited(turn, id, status);
             }
             // It only had to be reaped: it ends by itself when its pipe closes.
-            Some(Role::Rotator) => {
+            Some(Role::Rotator(run)) => {
                 turn.kernel.reap(pid);
+                self.rotator_exited(run);
             }
             // An orphan of some run.
             None => {
@@ -39,6 +40,13 @@ impl Host {
                 self.orphans.reaped(pid);
                 self.orphans_ended = true;
             }
+        }
+    }
+
+    fn rotator_exited(&mut self, key: RunKey) {
+        if let Some(run) = self.table.runs.get_mut(&key) {
+            run.rotators = run.rotators.saturating_sub(1);
+            self.orphans_ended |= self.table.lingering.contains(&key);
         }
     }
 

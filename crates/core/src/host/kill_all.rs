@@ -12,7 +12,7 @@ use super::{Host, Turn};
 /// The time limit of a kill; survivors are then reported.
 pub(super) const KILL_MAX: Millis = Millis::from_secs(5);
 /// The time that rotators get to write what is in their pipes.
-const ROTATORS_MAX: Millis = Millis::from_secs(1);
+pub(super) const ROTATORS_MAX: Millis = Millis::from_secs(1);
 /// The polling interval while everything is being killed.
 const POLL_EVERY: Millis = Millis(10);
 
@@ -166,7 +166,7 @@ impl Host {
 
     fn rotators(&self) -> Vec<u32> {
         let children = self.table.children.iter();
-        let rotators = children.filter(|(_, role)| **role == Role::Rotator);
+        let rotators = children.filter(|(_, role)| matches!(role, Role::Rotator(_)));
         rotators.map(|(pid, _)| *pid).collect()
     }
 }

@@ -147,11 +147,17 @@ impl Host {
             is_awaited,
             "{key} was launched while {awaited:?} is awaited"
         );
+        let count = u32::try_from(rotators.len()).unwrap_or(u32::MAX);
         for pid in rotators {
-            self.table.children.insert(pid, Role::Rotator);
+            self.table.children.insert(pid, Role::Rotator(key));
         }
         match result {
-            Ok(identity) => self.started(turn, key, *launch, at, identity),
+            Ok(identity) => {
+                self.started(turn, key, *launch, at, identity);
+                if let Some(run) = self.table.runs.get_mut(&key) {
+                    run.rotators = count;
+                }
+            }
             Err(fault) => self.not_started(turn, key, *launch, fault),
         }
         if self.is_filling {

@@ -329,7 +329,7 @@ impl Host {
     /// True for a child that rotates a log; it does not belong to the task.
     #[must_use]
     pub fn is_rotator(&self, pid: u32) -> bool {
-        self.table.children.get(&pid) == Some(&runs::Role::Rotator)
+        matches!(self.table.children.get(&pid), Some(runs::Role::Rotator(_)))
     }
 
     fn tick(&mut self, turn: &mut Turn<'_>) {

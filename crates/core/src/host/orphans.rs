@@ -23,11 +23,11 @@ use std::collections::BTreeMap;
 
 use baton_model::outcome::ExitStatus;
 use baton_model::task::{RunKey, RunNo};
-use baton_model::time::Millis;
+use baton_model::time::{Millis, Mono};
 
 use super::ends::POLL_EVERY;
 use super::kernel::{Listing, SIGTERM, StrayChild};
-use super::kill_all::KILL_MAX;
+use super::kill_all::{KILL_MAX, ROTATORS_MAX};
 use super::runs::{ProcessRun, Role, Root, Timer};
 use super::{Host, Turn};
 
@@ -118,6 +118,9 @@ impl Host {
         let now = turn.now();
         let (kill_at, killed_at) = (run.kill_at, run.killed_at);
         if !self.has_leftovers(turn, key) {
+            if self.awaits_rotators(key, now) {
+                return self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
+            }
             self.recycle_paths(key);
             return self.end_run(turn, key, status);
         }
@@ -141,6 +144,14 @@ impl Host {
             (Some(_), _) => {}
         }
         self.table.schedule(now + POLL_EVERY, Timer::Poll(key));
+    }
+
+    /// True while the last output of an attempt is being written: who learns of its end reads it.
+    fn awaits_rotators(&mut self, key: RunKey, now: Mono) -> bool {
+        let Some(run) = self.table.runs.get_mut(&key).filter(|it| it.rotators > 0) else {
+            return false;
+        };
+        now < *run.rotators_until.get_or_insert(now + ROTATORS_MAX)
     }
 
     /// Offers the paths of a run for reuse, if it is certain that no process holds them open: an

@@ -59,6 +59,10 @@ pub(super) struct ProcessRun {
     pub(super) timeout: Option<(Mono, Millis)>,
     /// The resources that its first process had used when it was reaped.
     pub(super) used: Option<Usage>,
+    /// Processes that write its log, and have not ended.
+    pub(super) rotators: u32,
+    /// Until when the end of an attempt waits for them.
+    pub(super) rotators_until: Option<Mono>,
 }
 
 impl ProcessRun {
@@ -90,6 +94,8 @@ impl ProcessRun {
             is_runner: false,
             timeout: None,
             used: None,
+            rotators: 0,
+            rotators_until: None,
         }
     }
 
@@ -161,8 +167,8 @@ pub(super) struct Probe {
 pub(super) enum Role {
     Run(RunKey),
     Probe(u64),
-    /// Rotates the log of a run.
-    Rotator,
+    /// Rotates or masks the log of a run.
+    Rotator(RunKey),
 }
 
 /// All runs, checks, children and timers.

@@ -133,7 +133,7 @@ impl Host {
         // Once its first process is reaped, the pid may be that of another run.
         let is_anothers = match self.table.children.get(&pid) {
             Some(Role::Run(other)) => *other != key,
-            Some(Role::Probe(_) | Role::Rotator) => true,
+            Some(Role::Probe(_) | Role::Rotator(_)) => true,
             None => false,
         };
         let is_member = |it: &Candidate<'_>| {
@@ -159,7 +159,7 @@ impl Host {
         // Once a first process is reaped, its pid may be that of another run.
         let is_anothers = |pid: &u32| match self.table.children.get(pid) {
             Some(Role::Run(other)) => !is_of(*other),
-            Some(Role::Probe(_) | Role::Rotator) => true,
+            Some(Role::Probe(_) | Role::Rotator(_)) => true,
             None => false,
         };
         let runs = self.table.runs_of(attempts);

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::placement::Availability;
-use crate::protocol::scheduler::context::{Cx as ProtocolCx, Leader};
+use crate::protocol::scheduler::context::{Cx as ProtocolCx, Leader, SecretGrant};
 use crate::step::Step;
 
 /// Effects of the scheduler, released once its facts are durable.
@@ -30,6 +30,8 @@ use crate::step::Step;
 pub enum Effect {
     /// A message for a worker.
     Send(WorkerAddress, ToWorker),
+    /// The secrets of an attempt, for its worker; their values are not known here.
+    GrantSecrets(SecretGrant),
     /// The reply to a command.
     Reply(RequestId, Reply),
     /// A call of a fleet's backend; its answer comes back as
@@ -126,6 +128,10 @@ impl Leader for Cx<'_> {
 
     fn send(&mut self, to: WorkerAddress, message: ToWorker) {
         self.step.emit(Effect::Send(to, message));
+    }
+
+    fn grant_secrets(&mut self, grant: SecretGrant) {
+        self.step.emit(Effect::GrantSecrets(grant));
     }
 
     #[cfg(feature = "seeded-bugs")]

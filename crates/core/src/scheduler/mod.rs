@@ -63,6 +63,7 @@ use runs::Deadlines;
 use timetable::Timetable;
 
 pub use crate::config::{Config, StoreMode};
+pub use crate::protocol::scheduler::context::SecretGrant;
 pub use backfill::{BackfillCommand, BackfillError, BackfillReply, KnownLaunches};
 pub use command::{Command, Reply};
 pub use context::Effect;

@@ -148,6 +148,8 @@ pub(super) fn is_resumable(run: RunKey, assignment: &Assignment, outcome: Outcom
 /// The state of an attempt at its coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
+    /// Its secrets were requested from the scheduler; the coordinator does not know of it.
+    AwaitingSecrets,
     /// The launch was requested from the coordinator.
     Requested,
     /// The launch waits at the coordinator for room.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use baton_model::device::DeviceShare;
-use baton_model::ids::RequestId;
+use baton_model::ids::{LeaseId, RequestId};
 use baton_model::message::{
     LeaveCause, LogAnswer, LogQuery, ProcessAnswer, ProcessQuery, ToScheduler, ToWorker,
 };
@@ -66,6 +66,10 @@ pub enum Event {
     StraysKilled { left: u32 },
     /// A run can be launched on no host: the fault is of its work.
     LaunchImpossible(RunKey, Option<Arc<str>>),
+    /// Scheduler: the secrets of an attempt have come, and its processes will find them.
+    SecretsHere(LeaseId),
+    /// Scheduler or host: an attempt cannot have its secrets, for this reason.
+    SecretsMissing(LeaseId, Arc<str>),
     /// All processes of a run use so many bytes of memory.
     MemoryUsed(RunKey, u64),
     /// The worker is told to end, for this cause.

@@ -30,6 +30,7 @@
 //! | [`attempts`] | the attempts, and their runs at the coordinator |
 //! | `runs` | what the coordinator and the host report |
 //! | `orders` | what the protocol wants done |
+//! | `secrets` | launches that wait for the secrets of their attempt |
 //! | [`takeover`] | taking attempts over from a dead agent or coordinator |
 //! | [`backoff`] | delays before runners and incarnations start again |
 //! | [`lifetime`] | when a worker ends by itself, and its drain |
@@ -54,6 +55,7 @@ mod kill;
 pub mod lifetime;
 mod orders;
 mod runs;
+mod secrets;
 pub mod takeover;
 mod warnings;
 
@@ -145,6 +147,8 @@ pub struct Supervisor {
     warnings: BTreeSet<(Mono, RunKey)>,
     /// Attempts whose end may be due to that of the worker, and when it is reported.
     kept_back: BTreeSet<(Mono, RunKey)>,
+    /// Attempts that wait for their secrets, and when these are requested again.
+    secrets_due: BTreeSet<(Mono, RunKey)>,
 }
 
 impl Supervisor {
@@ -182,6 +186,7 @@ impl Supervisor {
             drain: None,
             warnings: BTreeSet::new(),
             kept_back: BTreeSet::new(),
+            secrets_due: BTreeSet::new(),
         }
     }
 
@@ -205,6 +210,7 @@ impl Supervisor {
             self.strays_retry_at,
             self.warnings.first().map(|(at, _)| *at),
             self.kept_back.first().map(|(at, _)| *at),
+            self.secrets_due.first().map(|(at, _)| *at),
             self.next_of_lifetime(),
         ];
         due.into_iter().flatten().min()
@@ -290,6 +296,8 @@ impl Supervisor {
             }
             Event::StraysKilled { left } => self.strays_killed(now, left),
             Event::LaunchImpossible(run, reason) => self.launch_impossible(run, reason),
+            Event::SecretsHere(lease) => self.secrets_here(lease, out),
+            Event::SecretsMissing(lease, reason) => self.secrets_missing(lease, reason),
             Event::MemoryUsed(run, bytes) => self.memory_used(now, run, bytes, out),
             Event::Leave(cause) => self.leave(now, cause, out),
         }
@@ -308,6 +316,7 @@ impl Supervisor {
             out.push(Action::KillEverything { id, grace });
         }
         self.send_warnings(now, out);
+        self.request_secrets_again(now, out);
         self.end_kept_back(now);
         if self.strays_retry_at.take_if(|at| *at <= now).is_some() {
             out.push(Action::KillStrays);

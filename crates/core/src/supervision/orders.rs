@@ -15,7 +15,7 @@ impl Supervisor {
     pub(super) fn apply(&mut self, now: Mono, effect: Effect, out: &mut Vec<Action>) {
         match effect {
             Effect::Send(message) => out.push(Action::Send(message)),
-            Effect::Launch(launch) => self.launch(launch, out),
+            Effect::Launch(launch) => self.launch(now, launch, out),
             Effect::Kill(lease, grace) => self.kill(now, lease, grace, out),
             Effect::KillAll(cause, grace) => self.kill_all(cause, grace, out),
             Effect::Guard(order) => out.push(Action::Guard(order)),
@@ -30,10 +30,16 @@ impl Supervisor {
         }
     }
 
-    fn launch(&mut self, launch: Launch, out: &mut Vec<Action>) {
+    fn launch(&mut self, now: Mono, launch: Launch, out: &mut Vec<Action>) {
         let run = self.attempts.new_run();
+        let needs_secrets = !launch.spec.secrets.is_empty();
         self.attempts.insert(Attempt::new(run, launch.into()));
-        out.push(Action::Launch(run));
+        if needs_secrets {
+            self.attempts.set_phase(run, Phase::AwaitingSecrets);
+            self.request_secrets(now, run, out);
+        } else {
+            out.push(Action::Launch(run));
+        }
     }
 
     fn kill(&mut self, now: Mono, lease: LeaseId, grace: Millis, out: &mut Vec<Action>) {
@@ -47,7 +53,9 @@ impl Supervisor {
         if !attempt.request_stop(KillCause::Requested, deadline) {
             return;
         }
-        if matches!(attempt.phase, Phase::Restarting(_)) {
+        if attempt.phase == Phase::AwaitingSecrets {
+            self.end_unbegun(run, KillCause::Requested);
+        } else if matches!(attempt.phase, Phase::Restarting(_)) {
             // Only a runner can end a task as the task wants it to end.
             self.start_next_run(now, run, out);
         } else {
@@ -63,6 +71,10 @@ impl Supervisor {
         for run in restarting.map(|attempt| attempt.run).collect::<Vec<_>>() {
             let killed = Outcome::Killed(cause).into();
             self.attempts.set_phase(run, Phase::Concluded(killed));
+        }
+        let waiting = self.secrets_due.iter().map(|(_, run)| *run);
+        for run in waiting.collect::<Vec<_>>() {
+            self.end_unbegun(run, cause);
         }
         out.push(Action::GiveUp);
         let id = self.kill_order.issue();

@@ -84,7 +84,7 @@ impl From<&Attempt> for KnownAttempt {
                 Phase::Ended(report) | Phase::Restarting(report) | Phase::Concluded(report) => {
                     Some(report.clone())
                 }
-                Phase::Requested | Phase::Waiting | Phase::Running => None,
+                Phase::AwaitingSecrets | Phase::Requested | Phase::Waiting | Phase::Running => None,
             },
         }
     }
@@ -234,6 +234,12 @@ impl Supervisor {
         let mut out = Vec::new();
         let before = self.attempts.drain();
         self.adopt_all(now, inventory, owned, &before, sight, &mut out);
+        // No coordinator knows of these.
+        for attempt in before.into_values() {
+            if attempt.phase == Phase::AwaitingSecrets {
+                self.attempts.insert(attempt);
+            }
+        }
         for check in std::mem::take(&mut self.checks).into_values() {
             self.check(check, &mut out);
         }
@@ -245,10 +251,13 @@ impl Supervisor {
         out
     }
 
-    /// Everything that is known, merged with what a coordinator has on record.
+    /// Everything that is known, merged with what a coordinator has on record. An attempt that waits for
+    /// its secrets has certainly not begun, and is not part of it.
     #[must_use]
     pub fn inventory(&self, reported: Vec<ReportedRun>) -> Inventory {
-        let known = self.attempts.iter().map(KnownAttempt::from).collect();
+        let attempts = self.attempts.iter();
+        let begun = attempts.filter(|it| it.phase != Phase::AwaitingSecrets);
+        let known = begun.map(KnownAttempt::from).collect();
         Inventory::new(known, reported, self.dying)
     }
 

@@ -130,6 +130,9 @@ impl Display for ToScheduler {
                 reason,
             } => write!(f, "healthFault {association} {check} {reason}"),
             Self::Goodbye { association, cause } => write!(f, "goodbye {association}: {cause}"),
+            Self::GetSecrets { association, lease } => {
+                write!(f, "getSecrets {association} {lease}")
+            }
             Self::HeldDevices { association, held } => {
                 write!(f, "heldDevices {association}")?;
                 write_list(f, held.iter().map(|(lease, _)| lease))

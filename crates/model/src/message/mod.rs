@@ -307,6 +307,12 @@ pub enum ToScheduler {
         /// Attempts that hold none are left out.
         held: Vec<(LeaseId, Vec<DeviceShare>)>,
     },
+    /// Asks for the secrets of an attempt that is about to start; repeated until they come, in a frame of
+    /// their own, or the reason why there are none.
+    GetSecrets {
+        association: Association,
+        lease: LeaseId,
+    },
 }
 
 /// A message from a scheduler to a worker.

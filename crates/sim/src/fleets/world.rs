@@ -220,7 +220,7 @@ impl World {
                         self.note(|| format!("call: {}", brief(&call)));
                         self.calls.push_back(Call { due, epoch, call });
                     }
-                    Effect::Reply(..) | Effect::EpochOvertaken(..) => {}
+                    Effect::Reply(..) | Effect::EpochOvertaken(..) | Effect::GrantSecrets(_) => {}
                 }
             }
             let Some((to, message)) = self.outbound.pop_front() else {

@@ -381,8 +381,8 @@ impl World {
             Effect::Reply(request, Reply::Run(answer)) => self.run_answered(request, answer),
             // Simulated clients do not wait for the others.
             Effect::Reply(..) => {}
-            // Fleets have a world of their own.
-            Effect::Fleet(_) => {}
+            // Fleets have a world of their own; simulated work has no secrets.
+            Effect::Fleet(_) | Effect::GrantSecrets(_) => {}
             Effect::EpochOvertaken(seen, copied) => {
                 let process = &mut self.schedulers[index];
                 let epoch = process.leading.as_ref().map(|it| it.core().epoch());

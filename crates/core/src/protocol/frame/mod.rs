@@ -8,6 +8,9 @@
 //! does not authorize it sends the reason in the last frame of the connection. Both concern the
 //! connection, not the protocol, whose state machines never see them.
 //!
+//! Secrets of an attempt travel in a frame of their own, too, so that their values are in no message that the state
+//! machines see.
+//!
 //! A heartbeat with a measured use has a frame of its own kind, which workers that do not measure
 //! never send.
 //!
@@ -21,6 +24,7 @@ use baton_model::limits::{FRAME_BYTES_MAX, PROTOCOL_VERSION};
 use baton_model::message::{Heartbeat, HeldAttempt, Launch, ToScheduler, ToWorker};
 use baton_model::outcome::Report;
 use baton_model::placement::MeasuredUse;
+use baton_model::secret::{SecretName, SecretValue};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::Stamp;
 use baton_model::token::Secret;
@@ -179,21 +183,75 @@ pub fn decode_to_scheduler(read: &[u8]) -> Result<Option<(ToScheduler, usize)>, 
     Ok(Some((message, taken)))
 }
 
-/// Takes the first whole message to a worker, likewise.
+/// The secrets of an attempt, or the reason why there are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretDelivery {
+    pub lease: LeaseId,
+    pub values: Result<Vec<(SecretName, SecretValue)>, String>,
+}
+
+/// What a scheduler sends to a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FromScheduler {
+    Message(ToWorker),
+    Secrets(SecretDelivery),
+}
+
+/// Appends the secrets of an attempt as a frame.
+///
+/// # Errors
+/// If they are longer than a frame may be.
+pub fn encode_secrets(delivery: &SecretDelivery, out: &mut Vec<u8>) -> Result<(), FrameError> {
+    let values = delivery.values.as_ref().map_err(String::as_str);
+    let values = values.map(|values| {
+        let exposed = values.iter().map(|(name, value)| (name, value.expose()));
+        exposed.collect()
+    });
+    encode(&Worded::Secrets(delivery.lease, values), out)
+}
+
+/// Takes the first whole frame to a worker, likewise.
 ///
 /// # Errors
 /// If the frame is too long, or no message; [`FrameError::Refused`] if it says why the worker is
 /// not let in.
-pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameError> {
+pub fn decode_from_scheduler(read: &[u8]) -> Result<Option<(FromScheduler, usize)>, FrameError> {
     let Some((message, taken)) = decode::<Read>(read)? else {
         return Ok(None);
     };
     let message = match message {
-        Read::Other(message) => message,
-        Read::RunTask(shared) => shared.apart()?,
+        Read::Other(message) => FromScheduler::Message(message),
+        Read::RunTask(shared) => FromScheduler::Message(shared.apart()?),
         Read::Refused(reason) => return Err(FrameError::Refused(reason)),
+        Read::Secrets(lease, Err(reason)) => FromScheduler::Secrets(SecretDelivery {
+            lease,
+            values: Err(reason),
+        }),
+        Read::Secrets(lease, Ok(values)) => {
+            let values = values.into_iter().map(|(name, value)| {
+                let value = SecretValue::new(value).map_err(FrameError::Malformed)?;
+                Ok((name, value))
+            });
+            let values = Ok(values.collect::<Result<_, FrameError>>()?);
+            FromScheduler::Secrets(SecretDelivery { lease, values })
+        }
     };
     Ok(Some((message, taken)))
+}
+
+/// Takes the first whole message to a worker that never asks for secrets.
+///
+/// # Errors
+/// As [`decode_from_scheduler`], and if they are secrets.
+pub fn decode_to_worker(read: &[u8]) -> Result<Option<(ToWorker, usize)>, FrameError> {
+    match decode_from_scheduler(read)? {
+        None => Ok(None),
+        Some((FromScheduler::Message(message), taken)) => Ok(Some((message, taken))),
+        Some((FromScheduler::Secrets(_), _)) => {
+            let reason = "secrets, which it has not asked for".to_owned();
+            Err(FrameError::Malformed(reason))
+        }
+    }
 }
 
 /// The tag of [`OutgoingFrame::Token`] in a frame.
@@ -283,6 +341,7 @@ enum Worded<'a> {
     RunTask(Shared),
     Other(&'a ToWorker),
     Refused(&'a str),
+    Secrets(LeaseId, Result<Vec<(&'a SecretName, &'a [u8])>, &'a str>),
 }
 
 /// A message to a worker as it is read.
@@ -291,6 +350,7 @@ enum Read {
     RunTask(Shared),
     Other(ToWorker),
     Refused(String),
+    Secrets(LeaseId, Result<Vec<(SecretName, Vec<u8>)>, String>),
 }
 
 /// `runTask` with each spec once.

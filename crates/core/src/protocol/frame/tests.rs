@@ -286,3 +286,21 @@ fn faults_are_further_kinds_and_the_others_are_as_before() {
         assert_eq!(read, Some((message, bytes.len())));
     }
 }
+
+#[test]
+fn secrets_come_out_as_they_went_in_and_a_worker_that_asks_for_none_gets_none() {
+    let lease = launch(1, &Arc::default()).lease;
+    let name: SecretName = "db".parse().expect("a name");
+    let value = SecretValue::new(vec![0, b'x', 255]).expect("a value");
+    for values in [Ok(vec![(name, value)]), Err("there is none".to_owned())] {
+        let delivery = SecretDelivery { lease, values };
+        let mut bytes = Vec::new();
+        encode_secrets(&delivery, &mut bytes).expect("short enough");
+        for cut in 0..bytes.len() {
+            assert_eq!(decode_from_scheduler(&bytes[..cut]), Ok(None));
+        }
+        let read = decode_from_scheduler(&bytes).expect("well formed");
+        assert_eq!(read, Some((FromScheduler::Secrets(delivery), bytes.len())));
+        assert!(decode_to_worker(&bytes).is_err());
+    }
+}

@@ -15,6 +15,15 @@ use crate::counts::Counts;
 use crate::ledger::Ledger;
 use crate::placement::Availability;
 
+/// Secrets that a worker is to be sent: those of an attempt whose lease it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SecretGrant {
+    pub to: WorkerAddress,
+    pub lease: LeaseId,
+    /// It names them, and their owner.
+    pub spec: Arc<InstanceSpec>,
+}
+
 /// The leader, as far as the protocol needs it: it keeps the ledger, decides what follows from the
 /// end of an attempt, and places work on what workers offer.
 pub(crate) trait Leader {
@@ -27,6 +36,9 @@ pub(crate) trait Leader {
 
     /// Sends a message to a worker, once all facts so far are durable.
     fn send(&mut self, to: WorkerAddress, message: ToWorker);
+
+    /// Sends a worker the secrets of an attempt, once all facts so far are durable.
+    fn grant_secrets(&mut self, grant: SecretGrant);
 
     /// Sends a message before its facts are durable: a seeded bug.
     #[cfg(feature = "seeded-bugs")]

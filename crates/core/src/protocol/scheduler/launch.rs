@@ -11,7 +11,7 @@ use baton_model::outcome::{AttemptEnd, Synthetic};
 use baton_model::spec::NODE_LIST_VARIABLE;
 use baton_model::state::UniversalState;
 
-use super::context::Cx;
+use super::context::{Cx, SecretGrant};
 use super::{Protocol, address};
 use crate::config::StoreMode;
 use crate::placement::Availability;
@@ -122,6 +122,27 @@ impl Protocol {
             {
                 seat.devices.insert(lease, devices);
             }
+        }
+    }
+
+    /// The worker needs the secrets of an attempt. Only who holds its lease may have them.
+    pub(super) fn secrets_wanted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        lease: LeaseId,
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        let instance = cx.ledger().instance(lease.attempt.instance);
+        let spec = instance.map(|it| Arc::clone(&it.spec));
+        match spec.filter(|_| self.answers_for(cx, &name, lease)) {
+            Some(spec) => {
+                let to = address(&name, &self.seats[&name]);
+                cx.leader.grant_secrets(SecretGrant { to, lease, spec });
+            }
+            None => cx.notice("secrets-of-another"),
         }
     }
 

@@ -147,6 +147,9 @@ impl Protocol {
             ToScheduler::HeldDevices { association, held } => {
                 self.held_devices(cx, association, held);
             }
+            ToScheduler::GetSecrets { association, lease } => {
+                self.secrets_wanted(cx, association, lease);
+            }
             ToScheduler::NotifyReply {
                 association,
                 seq,

@@ -23,6 +23,12 @@ use super::io::Effect;
 use super::table::{Entry, Phase};
 
 impl Worker {
+    /// The request for the secrets of an attempt; none without a scheduler.
+    pub(crate) fn get_secrets(&self, lease: LeaseId) -> Option<ToScheduler> {
+        let association = self.association?;
+        Some(ToScheduler::GetSecrets { association, lease })
+    }
+
     pub(super) fn run_tasks(
         &mut self,
         now: Mono,

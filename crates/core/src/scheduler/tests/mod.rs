@@ -431,6 +431,37 @@ fn a_seat_has_the_devices_of_open_leases_only() {
 }
 
 #[test]
+fn only_the_worker_with_the_lease_gets_the_secrets_of_an_attempt() {
+    let mut leader = Leader::new(StoreMode::Durable, 1);
+    let mut w = Remote::new("w", 7, 1);
+    let mut other = Remote::new("v", 8, 1);
+    leader.welcome(&mut w, &[]);
+    leader.submit(1, Exclusive::Timed);
+    let lease = leader.lease(1);
+    leader.welcome(&mut other, &[]);
+    let ask = |leader: &mut Leader, who: &Remote| {
+        let association = who.association();
+        let ask = ToScheduler::GetSecrets { association, lease };
+        let effects = leader.give(Input::Message(ask));
+        let grants = effects.into_iter().filter_map(|effect| match effect {
+            Effect::GrantSecrets(grant) => Some((grant.to.worker, grant.lease)),
+            _ => None,
+        });
+        grants.collect::<Vec<_>>()
+    };
+    assert_eq!(ask(&mut leader, &other), [], "it holds another lease");
+    let granted = ask(&mut leader, &w);
+    assert_eq!(granted, [(w.holder.worker.clone(), lease)]);
+    let statuses = vec![(lease, Status::Ended(Outcome::Exited(0).into()))];
+    let association = w.association();
+    leader.give(Input::Message(ToScheduler::UpdateStatus {
+        association,
+        statuses,
+    }));
+    assert_eq!(ask(&mut leader, &w), [], "its lease is closed");
+}
+
+#[test]
 fn a_heartbeat_reply_waits_for_the_store_although_it_records_nothing() {
     let mut leader = Leader::new(StoreMode::Durable, 1);
     leader.give(Input::Tick);

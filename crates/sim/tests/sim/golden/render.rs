@@ -73,6 +73,9 @@ pub(crate) fn to_scheduler(message: &ToScheduler) -> String {
         ToScheduler::Goodbye { association, cause } => {
             format!("goodbye ({cause}) under {association}")
         }
+        ToScheduler::GetSecrets { association, lease } => {
+            format!("getSecrets {lease} under {association}")
+        }
         ToScheduler::HeldDevices { association, held } => {
             let all = list(held, |(lease, _)| lease.to_string());
             format!("heldDevices {all} under {association}")

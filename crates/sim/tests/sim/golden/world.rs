@@ -98,6 +98,7 @@ impl World {
                     continue;
                 }
                 Effect::Reply(request, reply) => render::reply(request, &reply),
+                Effect::GrantSecrets(grant) => format!("secrets of {}", grant.lease),
                 Effect::Fleet(call) => format!("{call:?}"),
                 Effect::EpochOvertaken(epoch, _) => format!("a worker has obeyed {epoch}"),
             };
