@@ -28,7 +28,8 @@
 //! | [`root`] | the state directory: its layout, its tasks, garbage collection |
 //! | [`checks`] | readiness and health checks: scheduling and verdicts |
 //! | [`samples`] | resource usage of a task, in a ring buffer on disk |
-//! | [`helpers`] | the two other helper processes: log rotation, probes |
+//! | [`helpers`] | the other helper processes: log rotation, masking, probes |
+//! | [`masking`] | output without the values of secrets |
 //! | `stderr` | log lines of a process that must not end because of them |
 //! | [`sys`] | the kernel: launching, identity, signals, trees, cgroups, users |
 //!
@@ -43,6 +44,7 @@ pub mod helpers;
 pub mod launch_error;
 pub mod log;
 pub mod logs;
+pub mod masking;
 pub mod reaper;
 pub mod record;
 pub mod root;

@@ -25,6 +25,9 @@ pub struct Header {
     /// Variables that win over those of a process: they name its devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assigned_env: Vec<(String, String)>,
+    /// The directory with its secrets, which never are in a log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<String>,
     /// A random word that every process of the task carries in its environment, so that the
     /// processes can be found even after runner and coordinator are gone.
     pub mark: String,

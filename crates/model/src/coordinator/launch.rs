@@ -86,6 +86,10 @@ pub struct Launch {
     /// The same for standard error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_path: Option<String>,
+    /// The directory with the secrets of its attempt. Its output passes a process that masks them, and
+    /// unless it is a runner, its environment has those that are variables.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<String>,
     /// Stored with the run and returned with it; opaque to the coordinator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub tag: String,

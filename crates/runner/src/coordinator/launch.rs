@@ -23,11 +23,12 @@ use super::mark::attempt_mark;
 use super::pid_note::PidNotes;
 use crate::helpers;
 use crate::launch_error::LaunchError;
+use crate::masking::{HeldSecret, SecretsDir};
 use crate::root::LOGS_DIR;
 use crate::stderr::log_line;
 use crate::sys::cgroup::{self, Cgroup};
 use crate::sys::proc::{self, Reader};
-use crate::sys::spawn::{Command, Spawner};
+use crate::sys::spawn::{Command, SpawnError, Spawner, Step};
 use crate::sys::{clock, kill};
 use crate::wire::{AttemptPaths, Credentials, Launch, Limit, RunKey, Sink};
 
@@ -110,6 +111,7 @@ impl Launcher {
     /// Starts a check. Its output is discarded.
     pub(super) fn start_probe(&mut self, launch: &mut Launch) -> io::Result<u32> {
         self.set_outer_marks(&mut launch.env);
+        set_variables(launch).map_err(io::Error::other)?;
         let limits = self.limits(launch);
         let cgroup = self.default_group.as_ref().or(self.cgroup.as_ref());
         let command = build_command(launch, &limits, cgroup);
@@ -171,47 +173,90 @@ impl Launcher {
         self.set_outer_marks(&mut rotator_env);
         let mut rotators = Vec::new();
         let mut logs = None;
-        let mut stream = |sink: &Sink, name: &str, attempt_log: Option<&str>| {
-            if *sink == Sink::Null {
-                return Ok(None);
-            }
-            if let (Sink::File, Some(name)) = (sink, attempt_log) {
-                let opened = self.attempt_dirs.open_log(name, owner);
-                return opened
-                    .map(Some)
-                    .map_err(|error| about_file(&self.sandbox, "logs", name, &error));
-            }
-            let about_logs = |error: io::Error| about_file(&self.sandbox, LOGS_DIR, name, &error);
-            let logs = match &mut logs {
-                Some(logs) => logs,
-                none => {
-                    none.insert(open_log_directory(&self.sandbox, run, launch).map_err(about_logs)?)
+        let masked = masked_values(launch)?;
+        let cwd = match &*launch.cwd {
+            "" => work.as_deref(),
+            cwd => Some(cwd),
+        };
+        let mut stream =
+            |sink: &Sink, name: &str, attempt_log: Option<&str>, path: Option<&str>| {
+                if *sink == Sink::Null {
+                    return Ok(None);
+                }
+                // Where there are secrets, it masks them, and writes the file in place of the process.
+                let mut masking =
+                    |spawner: &mut Spawner, log: OwnedFd| -> Result<OwnedFd, LaunchError> {
+                        let Some(masked) = &masked else {
+                            return Ok(log);
+                        };
+                        let argv = helpers::mask_command();
+                        let command = Command {
+                            stdout: Some(log.as_fd()),
+                            stdout_path: path,
+                            extra: &[(masked.as_fd(), helpers::MASKED_VALUES_FD)],
+                            cwd,
+                            credentials: owner,
+                            ..Command::new(&argv, &rotator_env)
+                        };
+                        let spawned = spawn_writer(spawner, command).map_err(|error| {
+                            tell(&log, &error, "");
+                            LaunchError::of_spawn(&error, false)
+                        })?;
+                        rotators.push(spawned.0);
+                        Ok(spawned.1)
+                    };
+                if let (Sink::File, Some(name)) = (sink, attempt_log) {
+                    let opened = self.attempt_dirs.open_log(name, owner);
+                    let opened =
+                        opened.map_err(|error| about_file(&self.sandbox, "logs", name, &error))?;
+                    return masking(&mut self.spawner, opened).map(Some);
+                }
+                let about_logs =
+                    |error: io::Error| about_file(&self.sandbox, LOGS_DIR, name, &error);
+                let logs = match &mut logs {
+                    Some(logs) => logs,
+                    none => none.insert(
+                        open_log_directory(&self.sandbox, run, launch).map_err(about_logs)?,
+                    ),
+                };
+                match sink {
+                    Sink::Null => Ok(None),
+                    Sink::File => {
+                        let opened = open_log_file(logs, name, owner).map_err(about_logs)?;
+                        masking(&mut self.spawner, opened).map(Some)
+                    }
+                    Sink::Rotate { size, backups } => {
+                        let is_masked = masked.is_some();
+                        let argv = helpers::rotate_command(name, *size, *backups, is_masked);
+                        let logs = (logs.as_fd(), helpers::LOG_DIRECTORY_FD);
+                        let values = masked.as_ref();
+                        let values = values.map(|it| (it.as_fd(), helpers::MASKED_VALUES_FD));
+                        let extra: Vec<_> = std::iter::once(logs).chain(values).collect();
+                        let command = Command {
+                            extra: &extra,
+                            credentials: owner,
+                            ..Command::new(&argv, &rotator_env)
+                        };
+                        let rotator = spawn_writer(&mut self.spawner, command);
+                        let (pid, end) =
+                            rotator.map_err(|error| about_logs(io::Error::other(error)))?;
+                        rotators.push(pid);
+                        Ok(Some(end))
+                    }
                 }
             };
-            match sink {
-                Sink::Null => Ok(None),
-                Sink::File => {
-                    let opened = open_log_file(logs, name, owner);
-                    opened.map(Some).map_err(about_logs)
-                }
-                Sink::Rotate { size, backups } => {
-                    let argv = helpers::rotate_command(name, *size, *backups);
-                    let command = Command::new(&argv, &rotator_env);
-                    let rotator = spawn_rotator(&mut self.spawner, logs, command, owner);
-                    let (pid, end) = rotator.map_err(about_logs)?;
-                    rotators.push(pid);
-                    Ok(Some(end))
-                }
-            }
-        };
-        let stdout = stream(&launch.stdout, "stdout", paths.map(|paths| &*paths.stdout))?;
-        let stderr = stream(&launch.stderr, "stderr", paths.map(|paths| &*paths.stderr))?;
+        let (out, err) = (launch.stdout_path.as_deref(), launch.stderr_path.as_deref());
+        let stdout_log = paths.map(|paths| &*paths.stdout);
+        let stdout = stream(&launch.stdout, "stdout", stdout_log, out)?;
+        let stderr_log = paths.map(|paths| &*paths.stderr);
+        let stderr = stream(&launch.stderr, "stderr", stderr_log, err)?;
         let limits = self.limits(launch);
         let group = self.create_run_group(run, launch.memory_max);
         let cgroup = group.as_ref().or(self.default_group.as_ref());
         let mut command = build_command(launch, &limits, cgroup.or(self.cgroup.as_ref()));
-        if launch.cwd.is_empty() {
-            command.cwd = work.as_deref();
+        command.cwd = cwd;
+        if masked.is_some() {
+            (command.stdout_path, command.stderr_path) = (None, None);
         }
         command.pid_note = self.pid_notes.prepare(run, at);
         command.stdout = stdout.as_ref().map(AsFd::as_fd);
@@ -220,14 +265,12 @@ impl Launcher {
         let spawned = self.spawner.spawn(&command);
         let tick = Some(before).filter(|before| proc::ticks_now() == *before);
         if let (Err(error), Some(stderr)) = (&spawned, stderr) {
-            // Users look for the cause here. If this fails too, the end of the run still reports
-            // that it was not launched.
             let hint = if launch.paths.is_some() && error.is_missing_file() {
                 DIRECTORY_HINT
             } else {
                 ""
             };
-            let _ = writeln!(File::from(stderr), "baton: {error}{hint}");
+            tell(&stderr, error, hint);
         }
         match spawned {
             Ok(pid) => Ok(StartedRun {
@@ -310,12 +353,14 @@ impl System {
         let at = clock::now();
         self.launcher.set_mark(run, mark, &mut launch);
         let mut rotators = Vec::new();
-        let result = match fault.filter(|_| launch.is_check) {
-            Some(fault) => {
+        let variables = set_variables(&mut launch);
+        let result = match (fault.filter(|_| launch.is_check), variables) {
+            (Some(fault), _) => {
                 let reason = format!("the log of the coordinator cannot be written: {fault}");
                 Err(LaunchError::Host(reason).into())
             }
-            None => self.start(run, at, &launch, &mut rotators),
+            (None, Err(error)) => Err(error.into()),
+            (None, Ok(())) => self.start(run, at, &launch, &mut rotators),
         };
         let result = result.map_err(|error| {
             if launch.paths.is_some() {
@@ -409,22 +454,65 @@ fn build_command<'a>(
     }
 }
 
-/// Starts the process that rotates one stream; returns its pid and the pipe to write to.
-fn spawn_rotator(
-    spawner: &mut Spawner,
-    logs: &OwnedFd,
-    command: Command<'_>,
-    owner: Option<&Credentials>,
-) -> io::Result<(u32, OwnedFd)> {
-    let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
+/// Starts a process that writes the log of one stream; returns its pid and the pipe to write to.
+fn spawn_writer(spawner: &mut Spawner, command: Command<'_>) -> Result<(u32, OwnedFd), SpawnError> {
+    let pipe = pipe_with(PipeFlags::CLOEXEC).map_err(|error| SpawnError {
+        step: Step::Prepare,
+        error: error.into(),
+    });
+    let (read, write) = pipe?;
     let command = Command {
         stdin: Some(read.as_fd()),
-        extra: &[(logs.as_fd(), helpers::LOG_DIRECTORY_FD)],
-        credentials: owner,
         ..command
     };
-    let pid = spawner.spawn(&command).map_err(io::Error::other)?;
+    let pid = spawner.spawn(&command)?;
     Ok((pid, write))
+}
+
+/// Writes why nothing was started where users look for it. If this fails too, the end of the run still reports that.
+fn tell(log: &OwnedFd, error: &SpawnError, hint: &str) {
+    let _ = log
+        .try_clone()
+        .and_then(|log| writeln!(File::from(log), "baton: {error}{hint}"));
+}
+
+fn secrets_of(launch: &Launch) -> Result<Option<Vec<HeldSecret>>, LaunchError> {
+    let Some(dir) = &launch.secrets else {
+        return Ok(None);
+    };
+    let read = SecretsDir::new(dir).read();
+    let read = read.map_err(|error| {
+        LaunchError::about(format!("the secrets of the attempt, in {dir}"), &error)
+    });
+    read.map(Some)
+}
+
+/// The values that the output of a launch must not show.
+fn masked_values(launch: &Launch) -> Result<Option<OwnedFd>, LaunchError> {
+    let secrets = secrets_of(launch)?;
+    let file = secrets.map(|secrets| helpers::values_file(&secrets));
+    file.transpose()
+        .map_err(|error| LaunchError::about("memory for the values to mask", &error))
+}
+
+/// Adds the secrets that are variables. They are read for each process, and so are in no message and no record.
+fn set_variables(launch: &mut Launch) -> Result<(), LaunchError> {
+    if launch.is_runner {
+        return Ok(());
+    }
+    for secret in secrets_of(launch)?.unwrap_or_default() {
+        let Some(name) = &secret.env else {
+            continue;
+        };
+        let value = secret.as_variable().map_err(|reason| {
+            LaunchError::Work(format!(
+                "the variable {name} cannot have its secret: {reason}"
+            ))
+        })?;
+        launch.env.retain(|(other, _)| other != name);
+        launch.env.push((name.clone(), value.to_owned()));
+    }
+    Ok(())
 }
 
 /// Raises the soft limit on descriptors to the hard one, since each adopted run takes a descriptor.

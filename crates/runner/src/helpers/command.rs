@@ -7,11 +7,21 @@ use baton_model::time::Millis;
 const SELF: &str = "/proc/self/exe";
 
 const ROTATE: &str = "__rotate";
+const MASK: &str = "__mask";
+/// The last word of a rotator that masks what it writes.
+pub(super) const MASKED: &str = "masked";
 const PROBE: &str = "__probe";
 
-/// Rotates one stream of output.
-pub(crate) fn rotate_command(name: &str, size: u64, backups: u32) -> Vec<String> {
-    self_command(&[ROTATE, name, &size.to_string(), &backups.to_string()])
+/// Rotates one stream of output, and masks it if it is to be.
+pub(crate) fn rotate_command(name: &str, size: u64, backups: u32, is_masked: bool) -> Vec<String> {
+    let (size, backups) = (size.to_string(), backups.to_string());
+    let words = [ROTATE, name, &size, &backups, MASKED];
+    self_command(&words[..if is_masked { 5 } else { 4 }])
+}
+
+/// Masks one stream of output.
+pub(crate) fn mask_command() -> Vec<String> {
+    self_command(&[MASK])
 }
 
 /// Probes an HTTP path.
@@ -26,12 +36,13 @@ pub(crate) fn tcp_command(port: u16, timeout: Millis) -> Vec<String> {
     self_command(&[PROBE, "tcp", &port, &timeout])
 }
 
-/// True if this process was started by [`rotate_command`]. Any process can imitate that; it only
+/// True if this process was started by [`rotate_command`] or [`mask_command`]. Any process can imitate that; it only
 /// makes the coordinator wait a moment.
 pub(crate) fn is_rotator(pid: u32) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);
-    words.next() == Some(SELF.as_bytes()) && words.next() == Some(ROTATE.as_bytes())
+    words.next() == Some(SELF.as_bytes())
+        && matches!(words.next(), Some(word) if [ROTATE.as_bytes(), MASK.as_bytes()].contains(&word))
 }
 
 fn self_command(words: &[&str]) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The two helper processes: log rotation and probes.
+//! The helper processes: log rotation, masking and probes.
 //!
 //! They are hidden commands of the same binary, so that one file is all there is to install, and a
 //! helper always has the version of its caller. Only the coordinator starts them. Each is a process
@@ -6,13 +6,16 @@
 //!
 //! * `__rotate` sits between a process and its log file. As a part of the coordinator, the
 //!   coordinator's death would break the pipe.
+//! * `__mask` sits there, too, where a task has secrets.
 //! * `__probe` may hang in a connection. It is launched, timed and killed like any check command.
 
 mod command;
+mod mask;
 mod probe;
 mod rotate;
 
-pub(crate) use command::{http_command, is_rotator, rotate_command, tcp_command};
+pub(crate) use command::{http_command, is_rotator, mask_command, rotate_command, tcp_command};
+pub use mask::{MASKED_VALUES_FD, mask, values_file};
 pub use probe::probe;
 pub use rotate::{LOG_DIRECTORY_FD, rotate};
 
@@ -25,6 +28,7 @@ const BAD_USAGE: i32 = 2;
 pub fn main(name: &str, args: &[String]) -> Option<i32> {
     match name {
         "__rotate" => Some(rotate(args)),
+        "__mask" => Some(mask(args)),
         "__probe" => Some(probe(args)),
         _ => None,
     }
@@ -38,6 +42,7 @@ mod tests {
     fn only_the_hidden_names_are_helpers() {
         assert_eq!(main("__probe", &[]), Some(BAD_USAGE));
         assert_eq!(main("__rotate", &[]), Some(BAD_USAGE));
+        assert_eq!(main("__mask", &["x".to_owned()]), Some(BAD_USAGE));
         for other in ["rotate", "probe", "run", "", "__other"] {
             assert_eq!(main(other, &[]), None);
         }

@@ -52,6 +52,7 @@ pub(crate) fn header(root: &Root, id: &str, began: u64) -> Header {
         uid: 0,
         env: Vec::new(),
         assigned_env: Vec::new(),
+        secrets: None,
         mark: "mark".to_owned(),
         cgroup: None,
         version: "0".to_owned(),

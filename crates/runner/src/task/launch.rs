@@ -41,6 +41,7 @@ pub(super) struct LaunchBuilder {
     task_id: String,
     env: Vec<(String, String)>,
     assigned_env: Vec<(String, String)>,
+    secrets: Option<String>,
     /// The users named in the task.
     users: BTreeMap<String, User>,
     /// The user of processes that name none.
@@ -64,6 +65,7 @@ impl LaunchBuilder {
             task_id: header.task_id.clone(),
             env: header.env.clone(),
             assigned_env: header.assigned_env.clone(),
+            secrets: header.secrets.clone(),
             users: known,
             default_user: users::by_uid(users::effective_uid())
                 .map_err(TaskError::io("look up the user"))?,
@@ -169,6 +171,7 @@ impl LaunchBuilder {
             exec: spec.exec(),
             limits: limits.collect(),
             log: spec.name.0.clone(),
+            secrets: self.secrets.clone(),
             ..Launch::default()
         }
     }

@@ -37,6 +37,8 @@ pub struct NewTask {
     pub env: Vec<(String, String)>,
     /// Variables that win over those of a process.
     pub assigned_env: Vec<(String, String)>,
+    /// The directory with its secrets.
+    pub secrets: Option<String>,
 }
 
 impl Task {
@@ -70,6 +72,7 @@ impl Task {
         require_new(root, id)?;
         let mut header = header(root, id, &spec, new.sandbox, new.env)?;
         header.assigned_env = new.assigned_env;
+        header.secrets = new.secrets;
         make_sandbox(&header)?;
         header.cgroup = new_cgroup(options, &header);
         let boot = identity::boot_id().map_err(TaskError::io("read the boot id"))?;
@@ -320,6 +323,7 @@ fn header(
         uid,
         env: inherited.chain(env).collect(),
         assigned_env: Vec::new(),
+        secrets: None,
         mark: format!("{:016x}", random::number()),
         cgroup: None,
         version: env!("CARGO_PKG_VERSION").to_owned(),

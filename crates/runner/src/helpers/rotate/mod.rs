@@ -1,9 +1,10 @@
-//! The writer of rotating logs: `baton __rotate NAME SIZE BACKUPS`.
+//! The writer of rotating logs: `baton __rotate NAME SIZE BACKUPS [masked]`.
 //!
 //! Its standard input is the pipe that a process writes into; descriptor 3 is the directory of the
 //! run's logs. Input is appended to `NAME` there. When that holds `SIZE` bytes, and not before
 //! there is another byte, it becomes `NAME.1`, `NAME.1` becomes `NAME.2` and so on; `BACKUPS` old
-//! files are kept. With none, `NAME` is truncated.
+//! files are kept. With none, `NAME` is truncated. With `masked`, the values of secrets are masked before: see
+//! [`mask`](super::mask()).
 //!
 //! * No file is ever longer than `SIZE`, unless it was so before: output is split at the boundary,
 //!   also within a line.
@@ -23,13 +24,16 @@ use std::os::fd::{AsFd, RawFd};
 
 use self::files::RotatingFiles;
 use super::BAD_USAGE;
+use super::command::MASKED;
+use super::mask::inherited_masker;
+use crate::masking::Masker;
 use crate::sys::{inherit, signals};
 
 /// The descriptor of the run's log directory.
 pub const LOG_DIRECTORY_FD: RawFd = 3;
 
 /// The size of one read: the capacity of a pipe.
-const BUFFER_BYTES: usize = 64 * 1024;
+pub(super) const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Signals that a terminal or a user may send to a whole process group, and those that a write may
 /// cause: to a closed pipe, or beyond the file size limit.
@@ -47,7 +51,9 @@ const IGNORED: [i32; 6] = [
 #[must_use]
 pub fn rotate(args: &[String]) -> i32 {
     let Some(args) = RotateArgs::parse(args) else {
-        eprintln!("usage: baton __rotate NAME SIZE BACKUPS, with a directory as descriptor 3");
+        eprintln!(
+            "usage: baton __rotate NAME SIZE BACKUPS [masked], with a directory as descriptor 3"
+        );
         return BAD_USAGE;
     };
     match run(&args) {
@@ -63,12 +69,15 @@ struct RotateArgs<'a> {
     name: &'a str,
     size: u64,
     backups: u32,
+    is_masked: bool,
 }
 
 impl<'a> RotateArgs<'a> {
     fn parse(args: &'a [String]) -> Option<Self> {
-        let [name, size, backups] = args else {
-            return None;
+        let (name, size, backups, is_masked) = match args {
+            [name, size, backups] => (name, size, backups, false),
+            [name, size, backups, masked] if masked == MASKED => (name, size, backups, true),
+            _ => return None,
         };
         // Anything else could leave the directory.
         let plain = !matches!(name.as_str(), "" | "." | "..") && !name.contains(['/', '\0']);
@@ -78,30 +87,52 @@ impl<'a> RotateArgs<'a> {
             name,
             size,
             backups,
+            is_masked,
         })
     }
 }
 
 fn run(args: &RotateArgs<'_>) -> io::Result<()> {
-    signals::ignore(&IGNORED);
+    ignore_signals();
     let directory = inherit::descriptor(LOG_DIRECTORY_FD)?;
+    let masker = args.is_masked.then(inherited_masker).transpose()?;
     // Not `Stdin`, which has a buffer and a lock of its own.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let files = RotatingFiles::new(directory, args.name, args.size, args.backups);
-    copy(input, files)
+    copy(input, files, masker)
+}
+
+/// Lets only the end of its input end this process.
+pub(super) fn ignore_signals() {
+    signals::ignore(&IGNORED);
 }
 
 /// Copies until the end of `input`.
-fn copy(mut input: impl Read, mut files: RotatingFiles) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        match input.read(&mut buffer) {
-            Ok(0) => return files.finish(),
-            Ok(length) => files.append(&buffer[..length]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return files.finish().and(Err(error)),
+fn copy(
+    mut input: impl Read,
+    mut files: RotatingFiles,
+    mut masker: Option<Masker>,
+) -> io::Result<()> {
+    let (mut buffer, mut masked) = (vec![0; BUFFER_BYTES], Vec::new());
+    let end = loop {
+        match (input.read(&mut buffer), &mut masker) {
+            (Ok(0), _) => break Ok(()),
+            (Ok(length), None) => files.append(&buffer[..length]),
+            (Ok(length), Some(masker)) => {
+                masked.clear();
+                masker.mask(&buffer[..length], &mut masked);
+                files.append(&masked);
+            }
+            (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => {}
+            (Err(error), _) => break Err(error),
         }
+    };
+    if let Some(mut masker) = masker {
+        masked.clear();
+        masker.finish(&mut masked);
+        files.append(&masked);
     }
+    files.finish().and(end)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ fn a_full_disk_costs_only_what_did_not_fit() {
     let free = || fs::remove_file(&filler).expect("removes");
     let full = data.chunks(10_000).fold(Pieces::default(), Pieces::then);
     let pieces = full.after(free, b"after");
-    copy(pieces, files_in(&logs, 1 << 20, 3)).expect("copies");
+    copy(pieces, files_in(&logs, 1 << 20, 3), None).expect("copies");
 
     let log = contents(&logs).concat();
     let note = log
@@ -99,7 +99,7 @@ fn a_full_disk_makes_room_for_itself_by_rotation() {
         return;
     };
     let data = numbered(500_000);
-    copy(&data[..], files_in(disk.0.path(), 12 * 1024, 3)).expect("copies");
+    copy(&data[..], files_in(disk.0.path(), 12 * 1024, 3), None).expect("copies");
     let log = contents(disk.0.path()).concat();
     assert_eq!(log, data[data.len() - log.len()..]);
 }

@@ -107,7 +107,7 @@ fn every_byte_is_there_in_order_and_no_file_is_too_long() {
         let dir = temporary();
         let data = numbered(1_234);
         let pieces: Vec<&[u8]> = data.chunks(piece).collect();
-        copy(plain(&pieces), files_in(dir.path(), 100, 50)).expect("copies");
+        copy(plain(&pieces), files_in(dir.path(), 100, 50), None).expect("copies");
         let files = contents(dir.path());
         assert_eq!(files.concat(), data, "pieces of {piece}");
         let (last, full) = files.split_last().expect("some");
@@ -119,9 +119,9 @@ fn every_byte_is_there_in_order_and_no_file_is_too_long() {
 #[test]
 fn a_file_that_is_just_full_is_not_rotated_before_there_is_more() {
     let dir = temporary();
-    copy(plain(&[&[b'a'; 100]]), files_in(dir.path(), 100, 3)).expect("copies");
+    copy(plain(&[&[b'a'; 100]]), files_in(dir.path(), 100, 3), None).expect("copies");
     assert_eq!(lengths(dir.path()), [100]);
-    copy(plain(&[b"b"]), files_in(dir.path(), 100, 3)).expect("copies");
+    copy(plain(&[b"b"]), files_in(dir.path(), 100, 3), None).expect("copies");
     assert_eq!(lengths(dir.path()), [100, 1]);
 }
 
@@ -131,7 +131,7 @@ fn the_configured_number_of_backups_is_kept() {
         let dir = temporary();
         let data = numbered(1_010);
         let files = files_in(dir.path(), 100, backups);
-        copy(plain(&[&data]), files).expect("copies");
+        copy(plain(&[&data]), files, None).expect("copies");
         let kept = 100 * backups as usize + 10;
         assert_eq!(contents(dir.path()).len(), backups as usize + 1);
         assert_eq!(contents(dir.path()).concat(), data[data.len() - kept..]);
@@ -142,7 +142,7 @@ fn the_configured_number_of_backups_is_kept() {
 fn without_backups_the_file_is_truncated() {
     let dir = temporary();
     let data = numbered(250);
-    copy(plain(&[&data]), files_in(dir.path(), 100, 0)).expect("copies");
+    copy(plain(&[&data]), files_in(dir.path(), 100, 0), None).expect("copies");
     assert_eq!(contents(dir.path()), [&data[200..]]);
 }
 
@@ -151,7 +151,7 @@ fn an_existing_file_is_appended_to() {
     let dir = temporary();
     let data = numbered(330);
     for piece in data.chunks(33) {
-        copy(plain(&[piece]), files_in(dir.path(), 100, 9)).expect("copies");
+        copy(plain(&[piece]), files_in(dir.path(), 100, 9), None).expect("copies");
     }
     assert_eq!(contents(dir.path()).concat(), data);
     assert_eq!(lengths(dir.path()), [100, 100, 100, 30]);
@@ -161,7 +161,7 @@ fn an_existing_file_is_appended_to() {
 fn a_file_that_was_too_long_before_is_moved_away() {
     let dir = temporary();
     fs::write(dir.path().join("stdout"), [b'a'; 500]).expect("writes");
-    copy(plain(&[b"b"]), files_in(dir.path(), 100, 2)).expect("copies");
+    copy(plain(&[b"b"]), files_in(dir.path(), 100, 2), None).expect("copies");
     assert_eq!(lengths(dir.path()), [500, 1]);
 }
 
@@ -171,7 +171,7 @@ fn a_gap_among_the_old_files_is_filled_and_none_is_lost() {
     for (name, content) in [("stdout", "c"), ("stdout.2", "b"), ("stdout.3", "a")] {
         fs::write(dir.path().join(name), content).expect("writes");
     }
-    copy(plain(&[b"d"]), files_in(dir.path(), 1, 3)).expect("copies");
+    copy(plain(&[b"d"]), files_in(dir.path(), 1, 3), None).expect("copies");
     assert_eq!(text(dir.path()), "abcd");
 }
 
@@ -179,7 +179,7 @@ fn a_gap_among_the_old_files_is_filled_and_none_is_lost() {
 fn a_line_longer_than_many_files_is_only_cut() {
     let dir = temporary();
     let data = numbered(3 << 20);
-    copy(&data[..], files_in(dir.path(), 100_000, 100)).expect("copies");
+    copy(&data[..], files_in(dir.path(), 100_000, 100), None).expect("copies");
     assert_eq!(contents(dir.path()).concat(), data);
     assert!(lengths(dir.path()).iter().all(|length| *length <= 100_000));
 }
@@ -190,7 +190,7 @@ fn a_removed_log_is_created_again() {
     let log = dir.path().join("stdout");
     let remove = || fs::remove_file(&log).expect("removes");
     let pieces = Pieces::default().then(b"aaaa").after(remove, b"bbbb");
-    copy(pieces, files_in(dir.path(), 4, 2)).expect("copies");
+    copy(pieces, files_in(dir.path(), 4, 2), None).expect("copies");
     assert_eq!(contents(dir.path()), [b"bbbb"]);
 }
 
@@ -205,7 +205,7 @@ fn dropped_bytes_are_counted_and_reported_in_the_log() {
         .then(b"two and")
         .after(clear, b"three\n")
         .then(b"four\n");
-    copy(pieces, files_in(dir.path(), 1_000, 2)).expect("copies");
+    copy(pieces, files_in(dir.path(), 1_000, 2), None).expect("copies");
     let text = text(dir.path());
     assert!(
         text.starts_with("[baton: 10 bytes are missing here: Is a directory"),
@@ -222,7 +222,7 @@ fn the_line_about_missing_bytes_stays_within_the_size() {
         fs::create_dir(&log).expect("makes an obstacle");
         let clear = || fs::remove_dir(&log).expect("removes");
         let pieces = Pieces::default().then(b"lost").after(clear, b"kept");
-        copy(pieces, files_in(dir.path(), size, 9)).expect("copies");
+        copy(pieces, files_in(dir.path(), size, 9), None).expect("copies");
         let all = contents(dir.path());
         assert!(all.iter().all(|file| file.len() as u64 <= size));
         assert!(all.concat().ends_with(b"kept"), "size {size}");
@@ -233,7 +233,7 @@ fn the_line_about_missing_bytes_stays_within_the_size() {
 fn bytes_missing_at_the_end_are_reported_there_or_are_an_error() {
     let dir = temporary();
     fs::create_dir(dir.path().join("stdout")).expect("makes an obstacle");
-    copy(plain(&[b"lost"]), files_in(dir.path(), 100, 2)).expect_err("it was not reported");
+    copy(plain(&[b"lost"]), files_in(dir.path(), 100, 2), None).expect_err("it was not reported");
 
     let mut files = files_in(dir.path(), 100, 2);
     files.append(b"lost");
@@ -249,7 +249,7 @@ fn neither_a_link_nor_a_pipe_is_written_through() {
     let victim = outside.path().join("victim");
     fs::write(&victim, "precious").expect("writes");
     std::os::unix::fs::symlink(&victim, dir.path().join("stdout")).expect("links");
-    copy(plain(&[b"x"]), files_in(dir.path(), 100, 2)).expect_err("refused");
+    copy(plain(&[b"x"]), files_in(dir.path(), 100, 2), None).expect_err("refused");
     assert_eq!(fs::read(&victim).expect("reads"), b"precious");
 
     let dir = temporary();
@@ -257,10 +257,10 @@ fn neither_a_link_nor_a_pipe_is_written_through() {
     let pipe = dir.path().join("stdout");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
         .expect("makes a pipe");
-    copy(plain(&[b"x"]), files_in(dir.path(), 100, 2)).expect_err("refused");
+    copy(plain(&[b"x"]), files_in(dir.path(), 100, 2), None).expect_err("refused");
     let reader = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK;
     let _reader = rustix::fs::open(&pipe, reader, mode).expect("opens");
-    copy(plain(&[b"x"]), files_in(dir.path(), 100, 2)).expect_err("refused");
+    copy(plain(&[b"x"]), files_in(dir.path(), 100, 2), None).expect_err("refused");
 }
 
 /// In a process of its own: the test starts its own binary once more, as the helper.
