@@ -1,10 +1,12 @@
 //! Actions of the supervisor.
 
+use baton_core::protocol::frame::SecretDelivery;
 use baton_core::protocol::worker::io::GuardOrder;
 use baton_core::supervision::io::{Action, Event};
 use baton_model::ids::RequestId;
 use baton_model::message::ProcessQuery;
 use baton_model::task::RunKey;
+use baton_model::time::Mono;
 use baton_runner::launch_error::LaunchError;
 use baton_runner::sys::clock;
 use baton_runner::wire::Request;
@@ -41,6 +43,10 @@ impl Agent {
             }
             Action::ReadProcesses(request, query) => self.read_processes(request, query),
             Action::Launch(run) => self.launch(run),
+            Action::Forget(_) => {
+                self.order(&action);
+                self.forget_secrets();
+            }
             Action::Check(run) => self.coordinator.push(Request::Launch {
                 run,
                 launch: Box::new(self.launcher.check()),
@@ -109,6 +115,37 @@ impl Agent {
                 self.handle(Event::LaunchImpossible(run, reason));
             }
         }
+    }
+
+    /// Keeps the secrets of an attempt that waits for them, and starts it.
+    pub(crate) fn take_secrets(&mut self, now: Mono, delivery: SecretDelivery) {
+        let SecretDelivery { lease, values } = delivery;
+        if !self.supervisor.awaits_secrets(lease) {
+            return;
+        }
+        let Some(attempt) = self.supervisor.attempts().of(lease) else {
+            return;
+        };
+        let launcher = &mut self.launcher;
+        let kept =
+            values.and_then(|values| launcher.keep_secrets(&attempt.assignment, &values, now));
+        let event = match kept {
+            Ok(()) => Event::SecretsHere(lease),
+            Err(reason) => {
+                self.launcher.append_reason(lease, &reason);
+                let reason = stderr_tail::text(format!("baton: {reason}").as_bytes());
+                Event::SecretsMissing(lease, reason.unwrap_or_default())
+            }
+        };
+        self.handle(event);
+    }
+
+    /// Removes the secrets of attempts that are over.
+    pub(crate) fn forget_secrets(&mut self) {
+        let attempts = self.supervisor.attempts();
+        self.launcher
+            .secrets
+            .retain(|lease| attempts.contains(lease));
     }
 
     fn adopt(&mut self, run: RunKey) {

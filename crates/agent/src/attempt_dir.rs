@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use baton_model::ids::LeaseId;
 use baton_model::json;
+use baton_model::secret::SECRETS_LINK;
 use baton_model::spec::Uri;
 use baton_model::task::TaskSpec;
 use baton_runner::sys::users;
@@ -52,6 +53,9 @@ pub struct TaskFile {
     /// whatever its definition says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_variables: Vec<String>,
+    /// The directory with its secrets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<String>,
 }
 
 impl TaskFile {
@@ -73,19 +77,20 @@ pub(crate) fn dir_name(lease: LeaseId) -> String {
 /// A file of an attempt: its subdirectory, if any, its name, and its content.
 pub(crate) type AttemptFile<'a> = (&'a str, &'a str, Vec<u8>);
 
-/// Creates an attempt's directory with these files, for its user. This happens once, before the
+/// Creates an attempt's directory with these files and a link to its secrets, for its user. This happens once, before the
 /// first launch, and the directory itself changes its owner last: from then on everything in it may
 /// be a link, and this process may be root.
 pub(crate) fn prepare_dir(
     dir: &Path,
     owner: Option<&Credentials>,
     files: &[AttemptFile<'_>],
+    secrets: Option<&Path>,
 ) -> io::Result<()> {
+    let has_link = secrets.is_none_or(|_| dir.join(SECRETS_LINK).is_symlink());
     let there = |(below, name, _): &AttemptFile<'_>| dir.join(below).join(name).try_exists();
-    if files
-        .iter()
-        .try_fold(true, |all, file| Ok::<_, io::Error>(all && there(file)?))?
-    {
+    if files.iter().try_fold(has_link, |all, file| {
+        Ok::<_, io::Error>(all && there(file)?)
+    })? {
         return Ok(());
     }
     let make = |path: &Path| fs::DirBuilder::new().mode(0o700).create(path);
@@ -99,6 +104,9 @@ pub(crate) fn prepare_dir(
         let path = within.join(name);
         File::create_new(&path)?.write_all(bytes)?;
         chown_to(&path, owner)?;
+    }
+    if let Some(secrets) = secrets {
+        symlink(secrets, dir.join(SECRETS_LINK))?;
     }
     chown_to(dir, owner)
 }
@@ -132,13 +140,13 @@ mod tests {
         let outer = tempfile::tempdir().expect("a directory");
         let dir = outer.path().join("work");
         let files = [(RUNNER_DIR, TASK_FILE, b"{}".to_vec())];
-        prepare_dir(&dir, None, &files).expect("made");
-        prepare_dir(&dir, None, &files).expect("there already");
+        prepare_dir(&dir, None, &files, None).expect("made");
+        prepare_dir(&dir, None, &files, None).expect("there already");
         let elsewhere = outer.path().join("elsewhere");
         fs::create_dir(&elsewhere).expect("made");
         fs::remove_dir_all(dir.join(RUNNER_DIR)).expect("removed");
         std::os::unix::fs::symlink(&elsewhere, dir.join(RUNNER_DIR)).expect("linked");
-        assert!(prepare_dir(&dir, None, &files).is_err());
+        assert!(prepare_dir(&dir, None, &files, None).is_err());
         assert!(!elsewhere.join(TASK_FILE).exists());
     }
 }

@@ -89,7 +89,7 @@ impl Agent {
             supervisor: Supervisor::begin(&identity_of(&config, &dir, host), Vec::new(), now),
             coordinator: Coordinator::new(spec, host.boot)?,
             scheduler: Scheduler::new(connection),
-            launcher: Launcher::new(dir.path(), &config),
+            launcher: Launcher::new(dir.path(), &dir.mark(), &config),
             backoff: IncarnationBackoff::default(),
             life_ended: false,
             interrupted: false,
@@ -104,6 +104,7 @@ impl Agent {
             config,
         };
         agent.start_or_resume()?;
+        agent.forget_secrets();
         Ok(agent)
     }
 
@@ -299,6 +300,9 @@ impl Agent {
         }
         for message in received.messages {
             self.handle(Event::Message(message));
+        }
+        for delivery in received.secrets {
+            self.take_secrets(now, delivery);
         }
     }
 

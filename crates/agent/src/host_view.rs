@@ -103,6 +103,7 @@ fn view(state: &Path, owner: u32, run: &KnownRun, assignment: &Assignment) -> Op
         uid: owner,
         env: Vec::new(),
         assigned_env: Vec::new(),
+        secrets: None,
         mark: String::new(),
         cgroup: None,
         version: String::new(),

@@ -104,6 +104,8 @@ impl Agent {
             attempts: ended.clone(),
         })?;
         self.coordinator.dismiss();
+        // Their processes are dead, and what was read of their output is in the reports.
+        self.launcher.secrets.retain(|_| false);
         if self.supervisor.worker().is_leaving() {
             tracing::info!("the incarnation has ended; all processes are dead");
             self.remove_group();

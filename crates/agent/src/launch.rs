@@ -15,9 +15,11 @@ use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
 use baton_model::paths;
 use baton_model::placement::Offer;
+use baton_model::secret::{SECRETS_LINK, SECRETS_VARIABLE, SecretName, SecretValue};
 use baton_model::spec::{InstanceSpec, NODES_VARIABLE, Work};
 use baton_model::time::{Millis, Mono};
 use baton_runner::launch_error::LaunchError;
+use baton_runner::masking::SecretsDir;
 use baton_runner::sys::users::{self, User};
 use baton_runner::wire::{AttemptPaths, Credentials, Launch, Limit, Request, RunEnd, Sink};
 use baton_tls::Trust;
@@ -29,6 +31,7 @@ use crate::attempt_dir::{
 use crate::devices::DeviceVariables;
 use crate::hosts::{GangHosts, HOST_FILE, MACHINE_FILE};
 use crate::log_limit::clamp_rotation;
+use crate::secrets::Secrets;
 use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
 use crate::{output_files, outputs, stderr_tail};
@@ -74,10 +77,11 @@ pub(crate) struct Launcher {
     log_limit: u64,
     /// Directories in which work may run outside of its sandbox.
     directories: Vec<String>,
+    pub(crate) secrets: Secrets,
 }
 
 impl Launcher {
-    pub(crate) fn new(state: &Path, config: &Config) -> Self {
+    pub(crate) fn new(state: &Path, mark: &str, config: &Config) -> Self {
         let inherited = INHERITED_VARS.into_iter();
         let mut env: Vec<(String, String)> = inherited
             .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
@@ -102,6 +106,7 @@ impl Launcher {
             fetch_cache: config.fetch_cache,
             log_limit: config.log_limit,
             directories: config.directories.clone(),
+            secrets: Secrets::new(mark),
         }
     }
 
@@ -160,7 +165,9 @@ impl Launcher {
         let dir = dir_name(assignment.lease);
         let env = self.env(spec, assignment.lease, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
-        let argv = self.argv(spec, assignment.lease, &env, credentials.as_ref())?;
+        let secrets = (!spec.secrets.is_empty()).then(|| self.secrets.of(assignment.lease));
+        let secrets = secrets.as_ref();
+        let argv = self.argv(spec, assignment.lease, &env, credentials.as_ref(), secrets)?;
         let resources = spec.resources(&assignment.requests);
         let devices = self.device_variables.claim(&self.offer, &resources);
         Ok(Launch {
@@ -179,6 +186,7 @@ impl Launcher {
             stderr: Sink::File,
             stdout_path,
             stderr_path,
+            secrets: secrets.map(SecretsDir::to_text),
             paths: Some(AttemptPaths {
                 stdout: format!("{dir}.out"),
                 stderr: format!("{dir}.err"),
@@ -255,7 +263,9 @@ impl Launcher {
             ending.report.stderr_tail = last_lines();
             return ending;
         }
-        match outputs::read(Path::new(&self.output(&dir_name(lease)))) {
+        let masker = self.secrets.masker(lease, &assignment.spec);
+        let path = self.output(&dir_name(lease));
+        match masker.and_then(|masker| outputs::read(Path::new(&path), masker)) {
             Ok(outputs) => ending.report.outputs = outputs,
             Err(error) => {
                 let reason = format!("the file named by $BATON_OUTPUT is invalid: {error}");
@@ -290,6 +300,22 @@ impl Launcher {
         }
     }
 
+    /// Keeps the secrets of an attempt for its processes, or says why it cannot have them.
+    pub(crate) fn keep_secrets(
+        &mut self,
+        assignment: &Assignment,
+        values: &[(SecretName, SecretValue)],
+        now: Mono,
+    ) -> Result<(), String> {
+        let spec = &*assignment.spec;
+        let user = spec.user.as_deref().map(|name| self.user(name, now));
+        let user = user.transpose().map_err(|error| error.to_string())?;
+        let owner = user.filter(|_| users::effective_uid() == 0);
+        let owner = owner.map(|user| user.credentials());
+        self.secrets
+            .keep(assignment.lease, spec, values, owner.as_ref())
+    }
+
     fn user(&mut self, name: &str, now: Mono) -> Result<User, LaunchError> {
         if let Some((at, user)) = self.users.get(name)
             && now.since(*at) < USER_CACHE_TTL
@@ -322,6 +348,10 @@ impl Launcher {
             ("BATON_OWNER", spec.owner.clone()),
             ("BATON_NAME", spec.name.clone()),
         ];
+        if !spec.secrets.is_empty() {
+            let files = self.secrets.of(lease).files();
+            baton_env.push((SECRETS_VARIABLE, files.to_string_lossy().into_owned()));
+        }
         if spec.paths.cwd.is_some() {
             baton_env.push(("BATON_SANDBOX", [&*self.work, "/", dir].concat()));
         }
@@ -375,6 +405,7 @@ impl Launcher {
         lease: LeaseId,
         env: &[(String, String)],
         owner: Option<&Credentials>,
+        secrets: Option<&SecretsDir>,
     ) -> Result<Vec<String>, LaunchError> {
         let mut files = Vec::new();
         let json = |value: serde_json::Result<Vec<u8>>| value.map_err(|error| unencodable(&error));
@@ -392,6 +423,7 @@ impl Launcher {
                     env: env.to_vec(),
                     warning: spec.warn.map(|warn| warn.signal),
                     device_variables: self.device_variables.names().map(str::to_owned).collect(),
+                    secrets: secrets.map(SecretsDir::to_text),
                 };
                 files.push((RUNNER_DIR, TASK_FILE, json(serde_json::to_vec(&file))?));
                 let words = [&*self.binary, ATTEMPT_COMMAND, RUNNER_DIR];
@@ -410,7 +442,10 @@ impl Launcher {
             files.push(("", MACHINE_FILE, hosts.machine_file().into_bytes()));
         }
         let dir = self.state.join(WORK).join(dir_name(lease));
-        prepare_dir(&dir, owner, &files)
+        // A file that is fetched goes first.
+        let is_free = !spec.uris.iter().any(|uri| uri.name == SECRETS_LINK);
+        let link = secrets.map(SecretsDir::files);
+        prepare_dir(&dir, owner, &files, link.as_deref().filter(|_| is_free))
             .map_err(|error| LaunchError::about(dir.display(), &error))?;
         Ok(argv)
     }
@@ -419,7 +454,8 @@ impl Launcher {
     /// those of old attempts.
     pub(crate) fn discard(&self, assignment: &Assignment) {
         let spec = &assignment.spec;
-        if assignment.is_task() || !spec.uris.is_empty() || spec.nodes.is_gang() {
+        let has_secrets = !spec.secrets.is_empty();
+        if assignment.is_task() || !spec.uris.is_empty() || spec.nodes.is_gang() || has_secrets {
             let dir = self.state.join(WORK).join(dir_name(assignment.lease));
             let _ = fs::remove_dir_all(dir);
         }
@@ -530,7 +566,7 @@ mod tests {
             lifetime: Lifetime::default(),
             directories: vec!["/data".to_owned()],
         };
-        Launcher::new(state, &config)
+        Launcher::new(state, "w0", &config)
     }
 
     #[test]

@@ -71,6 +71,7 @@ mod processes;
 mod reaper;
 pub mod resources;
 mod scheduler;
+mod secrets;
 mod state;
 mod stderr_tail;
 mod sweep;

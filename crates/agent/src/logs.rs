@@ -221,6 +221,7 @@ mod tests {
             },
             env: Vec::new(),
             device_variables: Vec::new(),
+            secrets: None,
             warning: None,
         };
         let dir = state.join("work/i1.1.e1");

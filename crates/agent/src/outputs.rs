@@ -15,6 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use baton_model::limits::OUTPUTS_BYTES_MAX;
+use baton_runner::masking::Masker;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
@@ -27,7 +28,7 @@ const DEPTH_MAX: usize = 64;
 ///
 /// # Errors
 /// Why the file is invalid, for the author of the attempt's script.
-pub(crate) fn read(path: &Path) -> Result<Option<Arc<str>>, String> {
+pub(crate) fn read(path: &Path, masker: Option<Masker>) -> Result<Option<Arc<str>>, String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -46,11 +47,11 @@ pub(crate) fn read(path: &Path) -> Result<Option<Arc<str>>, String> {
     file.take(OUTPUTS_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
         .map_err(|error| error.to_string())?;
-    parse(&bytes)
+    parse(&bytes, masker)
 }
 
 /// Parses the content of the file.
-fn parse(bytes: &[u8]) -> Result<Option<Arc<str>>, String> {
+fn parse(bytes: &[u8], masker: Option<Masker>) -> Result<Option<Arc<str>>, String> {
     if bytes.len() > OUTPUTS_BYTES_MAX {
         return Err(format!("it is longer than {OUTPUTS_BYTES_MAX} bytes"));
     }
@@ -59,7 +60,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Arc<str>>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let values = if text.starts_with('{') {
+    let mut values = if text.starts_with('{') {
         serde_json::from_str(text).map_err(|error| {
             let (line, column) = (error.line(), error.column());
             format!(
@@ -72,6 +73,9 @@ fn parse(bytes: &[u8]) -> Result<Option<Arc<str>>, String> {
     if values.values().any(|value| is_deeper(value, DEPTH_MAX)) {
         return Err(format!("a value is nested deeper than {DEPTH_MAX} levels"));
     }
+    if let Some(mut masker) = masker {
+        values = mask_all(&values, &mut masker);
+    }
     let json = Value::Object(values).to_string();
     if json.len() > OUTPUTS_BYTES_MAX {
         return Err(format!(
@@ -80,6 +84,37 @@ fn parse(bytes: &[u8]) -> Result<Option<Arc<str>>, String> {
         ));
     }
     Ok(Some(json.into()))
+}
+
+/// The same values, without what would show a secret.
+fn mask_all(values: &Map<String, Value>, masker: &mut Masker) -> Map<String, Value> {
+    let values = values.iter().map(|(key, value)| {
+        let key = mask_text(key, masker);
+        let value = mask_value(value, masker);
+        (key, value)
+    });
+    values.collect()
+}
+
+fn mask_value(value: &Value, masker: &mut Masker) -> Value {
+    match value {
+        Value::String(text) => mask_text(text, masker).into(),
+        Value::Array(values) => values.iter().map(|it| mask_value(it, masker)).collect(),
+        Value::Object(values) => mask_all(values, masker).into(),
+        // Secrets may be numbers; then the text that is left is none.
+        Value::Number(number) => {
+            let text = number.to_string();
+            match mask_text(&text, masker) {
+                masked if masked == text => value.clone(),
+                masked => masked.into(),
+            }
+        }
+        Value::Null | Value::Bool(_) => value.clone(),
+    }
+}
+
+fn mask_text(text: &str, masker: &mut Masker) -> String {
+    String::from_utf8_lossy(&masker.masked(text.as_bytes())).into_owned()
 }
 
 fn lines(text: &str) -> Result<Map<String, Value>, String> {
@@ -146,8 +181,8 @@ mod tests {
             ("a={\"b\":", Some(r#"{"a":"{\"b\":"}"#)),
             ("_a-1=x", Some(r#"{"_a-1":"x"}"#)),
         ] {
-            let read =
-                parse(written.as_bytes()).unwrap_or_else(|reason| panic!("{written:?}: {reason}"));
+            let read = parse(written.as_bytes(), None)
+                .unwrap_or_else(|reason| panic!("{written:?}: {reason}"));
             assert_eq!(read.as_deref(), json, "{written:?}");
         }
     }
@@ -165,7 +200,7 @@ mod tests {
             (b"1a=secret", "line 1"),
             ("\u{e4}=secret".as_bytes(), "line 1"),
         ] {
-            let error = parse(written).expect_err("it is neither");
+            let error = parse(written, None).expect_err("it is neither");
             assert!(error.contains(reason), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
@@ -175,21 +210,21 @@ mod tests {
     fn too_much_is_refused_as_written_and_as_json() {
         let room = OUTPUTS_BYTES_MAX - r#"{"a":""}"#.len();
         let fits = format!("a={}", "x".repeat(room));
-        let json = parse(fits.as_bytes()).expect("it fits");
+        let json = parse(fits.as_bytes(), None).expect("it fits");
         assert_eq!(json.map(|json| json.len()), Some(OUTPUTS_BYTES_MAX));
         let quotes = format!("a={}", "\"".repeat(room));
-        assert!(parse(quotes.as_bytes()).is_err_and(|reason| reason.contains("JSON")));
+        assert!(parse(quotes.as_bytes(), None).is_err_and(|reason| reason.contains("JSON")));
         let long = " ".repeat(OUTPUTS_BYTES_MAX + 1);
-        assert!(parse(long.as_bytes()).is_err_and(|reason| reason.contains("longer")));
+        assert!(parse(long.as_bytes(), None).is_err_and(|reason| reason.contains("longer")));
     }
 
     #[test]
     fn what_is_nested_too_deep_is_refused_and_anything_less_can_be_read_again() {
         let nested = |levels: usize| format!("a={}1{}", "[".repeat(levels), "]".repeat(levels));
-        let json = parse(nested(DEPTH_MAX).as_bytes()).expect("deep enough");
+        let json = parse(nested(DEPTH_MAX).as_bytes(), None).expect("deep enough");
         let json = json.expect("not empty");
         serde_json::from_str::<Value>(&json).expect("it can be read again");
-        let deeper = parse(nested(DEPTH_MAX + 1).as_bytes());
+        let deeper = parse(nested(DEPTH_MAX + 1).as_bytes(), None);
         assert!(deeper.is_err_and(|reason| reason.contains("deeper")));
     }
 
@@ -197,21 +232,41 @@ mod tests {
     fn only_a_plain_file_of_one_name_is_read_and_none_is_nothing() {
         let place = tempfile::tempdir().expect("a directory");
         let path = |name: &str| place.path().join(name);
-        assert_eq!(read(&path("missing")), Ok(None));
+        assert_eq!(read(&path("missing"), None), Ok(None));
         fs::write(path("plain"), "a=1").expect("written");
-        assert_eq!(read(&path("plain")), Ok(Some(r#"{"a":1}"#.into())));
+        assert_eq!(read(&path("plain"), None), Ok(Some(r#"{"a":1}"#.into())));
         symlink(path("plain"), path("link")).expect("linked");
-        assert!(read(&path("link")).is_err());
+        assert!(read(&path("link"), None).is_err());
         fs::create_dir(path("folder")).expect("made");
-        assert!(read(&path("folder")).is_err());
+        assert!(read(&path("folder"), None).is_err());
         let mode = Mode::RUSR | Mode::WUSR;
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), kind, mode, 0).expect("made");
         assert!(
-            read(&path("pipe")).is_err(),
+            read(&path("pipe"), None).is_err(),
             "it does not wait for a writer"
         );
         fs::hard_link(path("plain"), path("other")).expect("linked");
-        assert!(read(&path("plain")).is_err());
+        assert!(read(&path("plain"), None).is_err());
+    }
+
+    #[test]
+    fn outputs_show_no_secret() {
+        let mut parsed = Vec::new();
+        for text in [
+            r#"{"a":"x hunter2","b":[12345678,1],"c":{"hunter2":true}}"#,
+            "a=hunter2",
+        ] {
+            let masker = Masker::new([&b"hunter2"[..], b"12345678"]);
+            let json = parse(text.as_bytes(), Some(masker)).expect("valid");
+            parsed.push(json.expect("some").to_string());
+        }
+        assert_eq!(
+            parsed,
+            [
+                r#"{"a":"x ***","b":["***",1],"c":{"***":true}}"#,
+                r#"{"a":"***"}"#
+            ]
+        );
     }
 }

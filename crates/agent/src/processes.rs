@@ -37,7 +37,9 @@ pub(crate) fn of_command(
     samples_max: u32,
 ) -> ProcessAnswer {
     let (state, process) = match &attempt.phase {
-        Phase::Requested | Phase::Waiting => (AttemptState::Active, ProcessState::Waiting),
+        Phase::AwaitingSecrets | Phase::Requested | Phase::Waiting => {
+            (AttemptState::Active, ProcessState::Waiting)
+        }
         Phase::Running | Phase::Restarting(_) => (AttemptState::Active, ProcessState::Running),
         Phase::Concluded(report) | Phase::Ended(report) => match report.outcome {
             Outcome::Exited(0) => (AttemptState::Success, ProcessState::Success),

@@ -41,6 +41,7 @@ fn run(dir: &Path) -> Result<u8, (u8, String)> {
         sandbox: Some(sandbox),
         env: file.env,
         assigned_env: assigned.map(|(value, name)| (name, value)).collect(),
+        secrets: file.secrets,
     };
     let options = Options {
         binary: PathBuf::from("/proc/self/exe"),

@@ -24,7 +24,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use baton_core::protocol::frame::{
-    FrameError, PREAMBLE, check_preamble, decode_to_worker, encode_token,
+    FrameError, FromScheduler, PREAMBLE, SecretDelivery, check_preamble, decode_from_scheduler,
+    encode_token,
 };
 use baton_model::message::ToWorker;
 use baton_model::time::{Millis, Mono};
@@ -82,6 +83,8 @@ pub(crate) struct ConnectionEvents {
     /// The handshake has just finished: messages sent from now on are read.
     pub(crate) connected: bool,
     pub(crate) messages: Vec<ToWorker>,
+    /// Secrets of attempts, which this worker has asked for.
+    pub(crate) secrets: Vec<SecretDelivery>,
 }
 
 /// The connection in any state.
@@ -455,10 +458,13 @@ impl Connection {
             events.connected = true;
         }
         if self.is_up() {
-            while let Some((message, length)) =
-                decode_to_worker(&self.inbox[taken..]).map_err(invalid)?
+            while let Some((frame, length)) =
+                decode_from_scheduler(&self.inbox[taken..]).map_err(invalid)?
             {
-                events.messages.push(message);
+                match frame {
+                    FromScheduler::Message(message) => events.messages.push(message),
+                    FromScheduler::Secrets(delivery) => events.secrets.push(delivery),
+                }
                 taken += length;
                 self.set_authorized();
             }

@@ -155,6 +155,7 @@ impl Task {
             uid: 1000,
             env: vec![("TOKEN".to_owned(), "secret".to_owned())],
             assigned_env: Vec::new(),
+            secrets: None,
             mark: "mark".to_owned(),
             cgroup: None,
             version: "0.1.0".to_owned(),

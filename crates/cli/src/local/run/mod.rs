@@ -126,6 +126,7 @@ pub(super) fn run(command: &Run, root: &Root) -> CommandResult {
                 sandbox: command.sandbox.clone(),
                 env: command.binding.env.clone(),
                 assigned_env: Vec::new(),
+                secrets: None,
             };
             Task::begin(root, &id, new, &options)
         }
@@ -167,6 +168,7 @@ pub(super) fn simplerun(command: &SimpleRun, root: &Root) -> CommandResult {
         sandbox: None,
         env: command.env.clone(),
         assigned_env: Vec::new(),
+        secrets: None,
     };
     let task = Task::begin(root, &id, new, &options(&command.args));
     drive(task, &command.args, root)
