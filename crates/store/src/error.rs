@@ -3,7 +3,7 @@
 use baton_core::ledger::LedgerError;
 use baton_model::fleet::FleetName;
 
-use crate::limits::TOKENS_MAX;
+use crate::limits::{SECRETS_MAX, TOKENS_MAX};
 
 /// Reason why a store operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +47,8 @@ pub enum StoreError {
     NotEmpty(String),
     #[error("the limit of {TOKENS_MAX} valid tokens is reached; revoke unused ones")]
     TooManyTokens,
+    #[error("the limit of {SECRETS_MAX} secrets is reached; remove unused ones")]
+    TooManySecrets,
     /// A token was to be issued for its pilots.
     #[error("there is no fleet {0}")]
     NoFleet(FleetName),

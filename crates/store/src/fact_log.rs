@@ -7,12 +7,14 @@ use baton_core::ledger::Ledger;
 use baton_core::step::{Batch, Receipt};
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, StoreId, TokenId};
+use baton_model::secret::StoredSecret;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
 use crate::StoreError;
 use crate::notices::NoticeBatch;
 use crate::retention::{PruneReport, Retention};
+use crate::secret::SecretChange;
 use crate::sharing::Sharing;
 use crate::view::Seq;
 
@@ -143,4 +145,11 @@ pub trait FactLog: Send + Sync {
 
     /// Revokes a token and returns it; `None` if there is no such token.
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError>;
+
+    /// Changes a secret, and returns it as it is now, or was; `None` if there is none. Secrets belong to no term, as
+    /// tokens.
+    ///
+    /// # Errors
+    /// [`StoreError::TooManySecrets`] for one more than are kept; others if it cannot be written.
+    fn change_secret(&self, change: SecretChange) -> Result<Option<StoredSecret>, StoreError>;
 }

@@ -25,6 +25,7 @@
 //! | [`sharing`] | what schedulers that share a store learn from each other |
 //! | [`transfer`], [`check`] | copies of a whole store, and checks of it |
 //! | `tables` | the tables, as they are copied |
+//! | [`secret`] | changes of secrets |
 //! | [`token`] | secrets of tokens: generation and hashing |
 //! | [`usage`] | resource usage by owner and hour |
 //! | [`view`] | queries, records and cursors of readers |
@@ -47,6 +48,7 @@ pub mod notices;
 pub mod postgres;
 mod retention;
 mod schema_version;
+pub mod secret;
 pub mod sharing;
 mod sql;
 pub mod sqlite;

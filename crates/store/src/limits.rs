@@ -85,6 +85,9 @@ pub const VACUUM_STEP_PAGES: u64 = 512;
 /// again.
 pub const FREE_PAGES_KEPT_ONE_IN: u64 = 16;
 
+/// Stored secrets: far more than a cluster has credentials.
+pub(crate) const SECRETS_MAX: usize = 10_000;
+
 /// Stored tokens, including expired and revoked ones: a server holds all of them in memory, and
 /// people have to find their way among them.
 pub const TOKENS_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
 //! The version of the schema, which both engines share.
 
 /// The version that this Baton writes.
-pub const SCHEMA_VERSION: u32 = 17;
+pub const SCHEMA_VERSION: u32 = 18;

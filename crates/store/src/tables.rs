@@ -75,6 +75,8 @@ pub(crate) const TABLES: &[Table] = tables! {
     "backfill_taken" by "backfill": "backfill" Integer, "body" Text;
     "cluster_limit" by "name": "name" Text, "total" Integer;
     "alarm" by "name": "name" Text, "kind" Text, "owner" Text, "at_ms" Integer, "body" Text;
+    "secret" by "owner, name": "owner" Text, "name" Text, "version" Integer,
+        "set_at_ms" Integer, "set_by" Text, "used_at_ms" Integer, "key" Text, "sealed" Bytes;
     "fleet" by "name": "name" Text, "body" Text;
     "fleet_job" by "id": "id" Integer, "fleet" Text, "open" Boolean, "body" Text;
     "name_owner" by "worker": "worker" Text, "owner" Text;

@@ -108,7 +108,7 @@ pub fn digests(of: &dyn Transferable) -> Result<Vec<TableDigest>, StoreError> {
 /// True if nothing was ever stored.
 fn is_empty(db: &Db<'_>) -> Result<bool, Error> {
     let sql = "SELECT (SELECT epoch FROM leader) = 0 AND (SELECT last_seq FROM totals) = 0 \
-               AND NOT EXISTS (SELECT 1 FROM token)";
+               AND NOT EXISTS (SELECT 1 FROM token) AND NOT EXISTS (SELECT 1 FROM secret)";
     db.query_row(sql, (), |row| row.get(0))
 }
 

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("v15.sql"),
     include_str!("v16.sql"),
     include_str!("v17.sql"),
+    include_str!("v18.sql"),
 ];
 
 const _: () = assert!(

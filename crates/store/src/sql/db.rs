@@ -61,6 +61,7 @@ to_value! {
     String: Text, it => it;
     &str: Text, it => it;
     [u8; 32]: Bytes, it => it;
+    Vec<u8>: Bytes, it => it;
 }
 
 impl<T: ToValue> ToValue for &T {
@@ -406,6 +407,15 @@ impl FromColumn for [u8; 32] {
     fn from_value(value: Value<'_>, column: usize) -> Result<Self> {
         match value {
             Value::Bytes(bytes) => bytes.try_into().map_err(|_| mismatch(column, "32 bytes")),
+            _ => Err(mismatch(column, "bytes")),
+        }
+    }
+}
+
+impl FromColumn for Vec<u8> {
+    fn from_value(value: Value<'_>, column: usize) -> Result<Self> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes.to_vec()),
             _ => Err(mismatch(column, "bytes")),
         }
     }

@@ -12,6 +12,7 @@
 //! | `specs` | deduplicated specs |
 //! | `facts` | the whole history in order |
 //! | `usage` | usage by owner and hour |
+//! | `secrets` | encrypted secrets |
 //! | `tokens` | tokens |
 //! | `alarms` | open alarms |
 //! | `notices` | notifications and their deliveries |
@@ -36,6 +37,7 @@ mod queue;
 mod read;
 pub(crate) mod rows;
 mod runs;
+mod secrets;
 mod specs;
 mod store;
 mod stored_rows;

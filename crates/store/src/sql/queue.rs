@@ -9,11 +9,13 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, TokenId};
+use baton_model::secret::StoredSecret;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
 use crate::limits::{GROUP_FACTS_MAX, QUEUE_FACTS_MAX};
 use crate::notices::NoticeBatch;
+use crate::secret::SecretChange;
 use crate::{CommitCallback, PruneReport, Retention, StoreError};
 
 /// Called once with the outcome of an operation.
@@ -83,6 +85,11 @@ pub(super) enum ExclusiveOp {
     RevokeToken {
         id: TokenId,
         done: Callback<Option<Token>>,
+    },
+    /// Change a secret.
+    ChangeSecret {
+        change: Box<SecretChange>,
+        done: Callback<Option<StoredSecret>>,
     },
     /// Record notifications.
     RecordNotices {

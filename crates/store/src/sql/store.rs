@@ -7,6 +7,7 @@ use baton_core::leader::Row;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, TokenId};
+use baton_model::secret::StoredSecret;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
@@ -18,6 +19,7 @@ use super::writer::Writer;
 use super::{Engine, read, rows};
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::notices::NoticeBatch;
+use crate::secret::SecretChange;
 use crate::sharing::Sharing;
 use crate::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, StoreError, TakeOutcome,
@@ -181,6 +183,11 @@ impl<E: Engine> FactLog for SqlStore<E> {
 
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
         self.run_exclusive(|done| ExclusiveOp::RevokeToken { id, done })
+    }
+
+    fn change_secret(&self, change: SecretChange) -> Result<Option<StoredSecret>, StoreError> {
+        let change = Box::new(change);
+        self.run_exclusive(|done| ExclusiveOp::ChangeSecret { change, done })
     }
 }
 

@@ -8,13 +8,16 @@ use baton_core::scheduler::KnownLaunches;
 use baton_model::fleet::{FleetJob, FleetName};
 use baton_model::ids::{BackfillId, InstanceId, JobId, Revision, RunId, TaskNo};
 use baton_model::library::TaskName;
+use baton_model::secret::{SealedSecret, SecretName, StoredSecret};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::token::Token;
 use baton_model::workflow::Plan;
 
 use super::db::{Db, Error};
-use super::{alarms, backfills, facts, fleets, library, notices, read, rows, runs, tokens, usage};
+use super::{
+    alarms, backfills, facts, fleets, library, notices, read, rows, runs, secrets, tokens, usage,
+};
 use crate::StoreError;
 use crate::facts::{FactPage, FactQuery};
 use crate::notices::{DeliveryTally, DueDeliveries, NoticePosition, NoticeQuery, NoticeRecord};
@@ -286,6 +289,25 @@ pub trait Views: Send + Sync {
     /// All tokens, the oldest first, including expired and revoked ones.
     fn tokens(&self) -> Result<Vec<Token>, StoreError> {
         on_snapshot(self, tokens::all)
+    }
+
+    /// All secrets, by owner and name, without their values.
+    fn secrets(&self) -> Result<Vec<StoredSecret>, StoreError> {
+        on_snapshot(self, secrets::all)
+    }
+
+    /// All secrets with their encrypted values.
+    fn sealed_secrets(&self) -> Result<Vec<SealedSecret>, StoreError> {
+        on_snapshot(self, secrets::all_sealed)
+    }
+
+    /// One secret with its encrypted value.
+    fn sealed_secret(
+        &self,
+        owner: &str,
+        name: &SecretName,
+    ) -> Result<Option<SealedSecret>, StoreError> {
+        on_snapshot(self, |db| secrets::sealed_of(db, owner, name))
     }
 }
 

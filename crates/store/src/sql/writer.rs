@@ -20,7 +20,7 @@ use super::rows::{locked_leadership, to_store_error};
 use super::specs::SpecWriter;
 use super::stored_rows::{GroupHead, TransactionRows};
 use super::write::write;
-use super::{Engine, notices, prune, tokens};
+use super::{Engine, notices, prune, secrets, tokens};
 use crate::StoreError;
 use crate::change_set::ChangeSet;
 use crate::view::Seq;
@@ -138,6 +138,9 @@ impl<E: Engine> Writer<E> {
             ExclusiveOp::RevokeToken { id, done } => done(self.transaction(|tx, place| {
                 tokens::revoke(tx, id).map_err(|error| to_store_error(place, error))
             })),
+            ExclusiveOp::ChangeSecret { change, done } => {
+                done(self.transaction(|tx, place| secrets::change(tx, place, &change)));
+            }
             ExclusiveOp::Vacuumed { done } => {
                 let result = self.connected();
                 done(result.and_then(|(engine, connection)| engine.vacuumed(connection)));

@@ -23,6 +23,7 @@ mod resuming;
 mod retention;
 mod running;
 mod runs;
+mod secrets;
 mod submitters;
 mod tokens;
 mod usage;
@@ -218,6 +219,10 @@ macro_rules! backends {
                 a_deposed_leader_records_no_notice,
                 the_first_delivery_of_each_series_is_due,
                 notices_come_in_pages_and_by_filter,
+            }
+            secrets {
+                a_secret_is_set_replaced_used_and_removed,
+                only_the_version_that_was_read_is_sealed_again,
             }
             tokens {
                 a_token_is_stored_as_created,
