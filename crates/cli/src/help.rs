@@ -51,6 +51,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "limits",
             "alarms",
             "notifications",
+            "secret",
             "token",
             "store",
             "doctor",

@@ -13,7 +13,7 @@ use baton_model::timeouts::{LOST_AFTER_DEFAULT, Timeouts};
 use baton_runner::sys::{listeners, memory, users};
 use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
 use baton_server::{
-    Backend, Config, FleetSettings, LogBucket, LogReader, Ready, ServeError, serve,
+    Backend, Config, FleetSettings, LogBucket, LogReader, Ready, SecretSettings, ServeError, serve,
 };
 use baton_terminal::interrupts::Interrupts;
 use baton_tls::{ClientFiles, ServerFiles, Trust};
@@ -134,6 +134,17 @@ pub(crate) struct ServerArgs {
     /// File (YAML, TOML or JSON) of the channels and routes of notifications
     #[arg(long, value_name = "FILE")]
     notify_file: Option<PathBuf>,
+    /// File with the keys of secrets, one in each line, as `baton secret key` prints them: the first encrypts
+    /// [default: the systemd credential baton-secret-key, or secret.key in the data directory]
+    #[arg(long, value_name = "FILE")]
+    secret_key: Option<PathBuf>,
+    /// File (YAML, TOML or JSON) of secrets that are kept elsewhere: in files, in variables of the
+    /// scheduler, or by a program
+    #[arg(long, value_name = "FILE")]
+    secrets_file: Option<PathBuf>,
+    /// Send secrets also over connections that are not encrypted, in a network that you trust
+    #[arg(long)]
+    allow_plain_secrets: bool,
     /// File with the token of workers that fleets start, as their hosts find it, of mode 0600
     #[arg(long, value_name = "FILE")]
     fleet_token_file: Option<PathBuf>,
@@ -196,6 +207,14 @@ impl ServerArgs {
         if let Some(file) = &self.notify_file {
             config.notify = baton_files::load_notifications(file).map_err(Failure::usage)?;
         }
+        config.secrets = SecretSettings {
+            key_file: self.secret_key.clone(),
+            sources: match &self.secrets_file {
+                Some(file) => baton_files::load_secret_sources(file).map_err(Failure::usage)?,
+                None => Vec::new(),
+            },
+            allow_plain: self.allow_plain_secrets,
+        };
         Ok(config)
     }
 

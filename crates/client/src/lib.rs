@@ -32,6 +32,7 @@ mod lists;
 mod notifications;
 mod pages;
 mod runs;
+mod secrets;
 mod servers;
 mod tokens;
 mod transport;

@@ -37,6 +37,7 @@ pub const RESERVED_OWNERS: &[&str] = &[
     "runs",
     "schedulers",
     "schemas",
+    "secrets",
     "tokens",
     "usage",
     "workers",

@@ -11,6 +11,7 @@ use baton_tls::TlsError;
 use thiserror::Error;
 
 use crate::log_archive::BucketError;
+use crate::secrets::KeyError;
 
 /// Error of starting or running a server.
 #[derive(Debug, Error)]
@@ -66,6 +67,9 @@ pub enum ServeError {
     /// TLS files that cannot be used.
     #[error("{0}")]
     Tls(TlsError),
+    /// The keys of secrets cannot be read.
+    #[error("{0}")]
+    SecretKey(KeyError),
     /// A shared store, and an address that other schedulers cannot use.
     #[error(
         "other schedulers and clients cannot reach {address}; tell them how with {flag} (the store \

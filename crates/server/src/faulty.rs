@@ -9,10 +9,12 @@ use baton_core::ledger::StoredRun;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, InstanceId, RunId, TokenId};
+use baton_model::secret::StoredSecret;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 use baton_store::facts::{FactPage, FactQuery};
 use baton_store::notices::NoticeBatch;
+use baton_store::secret::SecretChange;
 use baton_store::view::{ItemQuery, ItemRecord, Page, Query, Record, RunQuery, RunRecord};
 use baton_store::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
@@ -122,6 +124,10 @@ impl FactLog for Faulty {
 
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
         self.inner.revoke_token(id)
+    }
+
+    fn change_secret(&self, change: SecretChange) -> Result<Option<StoredSecret>, StoreError> {
+        self.inner.change_secret(change)
     }
 }
 

@@ -60,6 +60,7 @@ mod pilot_tokens;
 mod ports;
 mod prune;
 mod rate_limit;
+mod secrets;
 mod shutdown;
 mod tls;
 mod workers;
@@ -96,6 +97,7 @@ pub use log_archive::{BucketError, LogBucket};
 pub use log_reader::LogReader;
 pub use metrics::LOG_LINES_DROPPED;
 pub use ports::Ports;
+pub use secrets::{KEY_HINT, KeyError, SecretSettings, new_key};
 
 use accept::Acceptor;
 use access::Access;
@@ -112,6 +114,7 @@ use metrics::{Metrics, Port};
 use peers::{Advertised, Contact};
 use pilot_tokens::PilotTokens;
 use rate_limit::RateLimiter;
+use secrets::Secrets;
 use tls::Tls;
 
 /// The OpenAPI document of the HTTP API.
@@ -129,6 +132,9 @@ pub fn metrics_page() -> String {
 
 /// File name of the store in the data directory.
 pub const STORE_FILE: &str = "baton.db";
+
+/// File name of the key of secrets in the data directory, unless another file is named.
+pub const SECRET_KEY_FILE: &str = "secret.key";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
@@ -210,6 +216,8 @@ pub struct Config {
     pub notify: NotifySettings,
     /// What workers of fleets need; without it no fleet can request any.
     pub fleets: Option<FleetSettings>,
+    /// Keys and sources of secrets.
+    pub secrets: SecretSettings,
 }
 
 impl Default for Config {
@@ -247,6 +255,7 @@ impl Default for Config {
             election: ElectionTimeouts::of_lease(LEADER_LEASE_DEFAULT),
             notify: NotifySettings::default(),
             fleets: None,
+            secrets: SecretSettings::default(),
         }
     }
 }
@@ -262,6 +271,14 @@ impl Config {
     #[must_use]
     pub fn workers_need_tokens(&self) -> bool {
         self.require_tokens || !self.worker_listen.ip().is_loopback() || self.takes_certificates()
+    }
+
+    /// Where a scheduler keeps the key of secrets that shares its store with no other.
+    fn own_secret_key(&self) -> Option<PathBuf> {
+        match self.backend {
+            Backend::Sqlite | Backend::Memory => Some(self.data.join(SECRET_KEY_FILE)),
+            Backend::Postgres(_) => None,
+        }
     }
 
     fn advertised(&self) -> Advertised {
@@ -402,9 +419,27 @@ async fn run(
         store: Arc::clone(&store) as _,
         access: access.clone(),
     });
+    let (for_secrets, settings, own_key) = (
+        Arc::clone(&store),
+        config.secrets.clone(),
+        config.own_secret_key(),
+    );
+    let secrets = blocking(move || {
+        Secrets::open(for_secrets, &settings, own_key).map_err(ServeError::SecretKey)
+    })
+    .await?;
+    let secrets = Arc::new(secrets);
+    let leaders_secrets = Arc::clone(&secrets);
     let (handle, epoch) = blocking(move || {
         let (config, store, mark) = starting;
-        start(&config, &store, mark, counting, pilot_tokens)
+        start(
+            &config,
+            &store,
+            mark,
+            counting,
+            pilot_tokens,
+            leaders_secrets,
+        )
     })
     .await?;
     let Handle {
@@ -464,6 +499,7 @@ async fn run(
         log_reader: config.log_reader,
         log_archive: log_archive.clone(),
         fleet_site,
+        secrets,
     });
     let collecting = log_archive
         .map(|archive| tokio::spawn(http::collect_logs(app.clone(), archive, committed.clone())));
@@ -665,8 +701,10 @@ fn start(
     mark: Arc<MarkFile>,
     metrics: Arc<Metrics>,
     pilot_tokens: Option<PilotTokens>,
+    secrets: Arc<Secrets>,
 ) -> Result<(Handle, Option<Epoch>), ServeError> {
     let setup = Setup {
+        secrets,
         fleets: config.fleets.clone(),
         pilot_tokens,
         store: Arc::clone(store) as _,

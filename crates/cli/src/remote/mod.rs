@@ -19,6 +19,7 @@
 //! | `schedulers` | list the schedulers of the store |
 //! | `workers` | list, drain and forget workers |
 //! | `limits` | cluster-wide limits |
+//! | `secret` | values that tasks are given |
 //! | `alarms` | what is late, slow, short or stuck |
 //! | `notifications` | what was told to whom |
 //! | `fleet` | where the scheduler obtains workers |
@@ -48,6 +49,7 @@ mod processes;
 pub(crate) mod readiness;
 pub(crate) mod runs;
 mod schedulers;
+mod secret;
 mod selection;
 mod show;
 mod status;
@@ -102,6 +104,8 @@ pub(crate) enum Remote {
     Drain(workers::Drain),
     Forget(workers::Forget),
     Limits(limits::Limits),
+    #[command(visible_alias = "secrets")]
+    Secret(secret::SecretCommand),
     Alarms(alarms::Alarms),
     #[command(visible_alias = "notify")]
     Notifications(notifications::Notifications),
@@ -164,6 +168,7 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Drain(command) => workers::drain(command, client).await,
         Remote::Forget(command) => workers::forget(command, client).await,
         Remote::Limits(command) => limits::run(command, client).await,
+        Remote::Secret(command) => secret::run(command, client).await,
         Remote::Alarms(command) => alarms::run(command, client).await,
         Remote::Notifications(command) => notifications::run(command, client).await,
         Remote::Fleet(command) => fleet::run(command, client).await,

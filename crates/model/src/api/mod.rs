@@ -20,6 +20,7 @@ mod once;
 mod processes;
 mod ranges;
 mod runs;
+mod secrets;
 mod submitter;
 
 use std::collections::BTreeMap;
@@ -53,6 +54,7 @@ pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
     RunItem, RunProblem, RunReply, RunTask, SubmitRun,
 };
+pub use secrets::{Rekeyed, Secret, SecretEncoding, SetSecret};
 pub use submitter::{Submitter, SubmitterKind};
 
 /// The media type of every representation.

@@ -6,11 +6,12 @@
 
 use std::sync::{Arc, mpsc};
 
+use baton_core::protocol::frame::SecretDelivery;
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_core::step::Receipt;
 use baton_model::fleet::FleetAnswer;
 use baton_model::ids::{Epoch, InstanceId};
-use baton_model::message::ToScheduler;
+use baton_model::message::{ToScheduler, WorkerAddress};
 use baton_model::principal::Principal;
 use baton_store::StoreError;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -34,6 +35,8 @@ pub(crate) enum Event {
     Election(ElectionEvent),
     /// The answer to a call of a fleet's backend that the leader of this epoch has made.
     FleetAnswered(Epoch, Box<FleetAnswer>),
+    /// The secrets of an attempt were found, for this worker.
+    Secrets(WorkerAddress, Box<SecretDelivery>),
     /// A command of a client.
     Command(Option<Arc<Principal>>, Command, ReplyTo),
     /// A client reads the memory of the leader.

@@ -8,7 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use baton_core::protocol::frame::{FrameError, encode_refusal, encode_to_worker};
+use baton_core::protocol::frame::{
+    FrameError, SecretDelivery, encode_refusal, encode_secrets, encode_to_worker,
+};
 use baton_model::ids::ExecutorId;
 use baton_model::message::{Refusal, ToScheduler, ToWorker, WorkerAddress};
 use baton_model::principal::{NameOwner, Principal};
@@ -16,6 +18,11 @@ use tokio::sync::mpsc;
 
 use crate::access::Access;
 use crate::limits::UNREAD_OUTPUT_BYTES_MAX;
+
+/// Why a worker gets no secrets over its connection.
+const NOT_PRIVATE: &str = "the connection between its worker and the scheduler is not encrypted, so no secrets are sent \
+                           over it; use TLS (--tls-cert, --tls-key; workers: --ca), or, in a network that you trust, \
+                           start the scheduler with --allow-plain-secrets";
 
 /// Number of a connection of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
     /// Bytes that it has not written yet.
     pub(crate) unread: Arc<AtomicUsize>,
+    /// It is encrypted, or within this host: nobody else reads what is sent.
+    pub(crate) is_private: bool,
     /// The credential of the worker, where one is required.
     pub(crate) credential: Option<LinkCredential>,
 }
@@ -148,15 +157,6 @@ impl Links {
     /// Queues a message for this turn. Without a connection it is lost, which the protocol
     /// tolerates.
     pub(super) fn send(&mut self, to: &WorkerAddress, message: &ToWorker) {
-        let Some(id) = self.by_worker.get(to) else {
-            return;
-        };
-        let Some(open) = self.open.get_mut(id) else {
-            return;
-        };
-        if open.pending.is_empty() {
-            self.dirty.push(*id);
-        }
         if let ToWorker::HeartbeatRefused {
             refusal: Refusal::Copied,
             ..
@@ -169,9 +169,46 @@ impl Links {
                 to.incarnation
             );
         }
-        if let Err(error) = encode(message, &mut open.pending) {
+        self.queue(to, |out| encode(message, out));
+    }
+
+    fn queue(
+        &mut self,
+        to: &WorkerAddress,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<(), FrameError>,
+    ) {
+        let Some(id) = self.by_worker.get(to) else {
+            return;
+        };
+        let Some(open) = self.open.get_mut(id) else {
+            return;
+        };
+        if open.pending.is_empty() {
+            self.dirty.push(*id);
+        }
+        if let Err(error) = encode(&mut open.pending) {
             tracing::error!("cannot encode a message for worker {}: {error}", to.worker);
         }
+    }
+
+    /// Queues the secrets of an attempt, if nobody else can read them there, or that is allowed.
+    pub(super) fn send_secrets(
+        &mut self,
+        to: &WorkerAddress,
+        delivery: SecretDelivery,
+        allow_plain: bool,
+    ) {
+        let link = self.by_worker.get(to).and_then(|id| self.open.get(id));
+        let may_have = link.is_some_and(|it| it.link.is_private || allow_plain);
+        let delivery = if may_have {
+            delivery
+        } else {
+            SecretDelivery {
+                values: Err(NOT_PRIVATE.to_owned()),
+                ..delivery
+            }
+        };
+        self.queue(to, |out| encode_secrets(&delivery, out));
     }
 
     /// Sends the queued messages. Returns the workers that do not read and were disconnected.

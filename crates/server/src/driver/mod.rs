@@ -67,6 +67,8 @@ use crate::limits::{
 use crate::mark::MarkFile;
 use crate::metrics::Metrics;
 use crate::pilot_tokens::PilotTokens;
+use crate::secrets::Secrets;
+use crate::secrets::courier::Courier;
 use baton_service::Watchdog;
 use election::Elector;
 use event::{Event, Inbox, ReplyTo, Unanswered};
@@ -108,6 +110,7 @@ pub(crate) struct Setup {
     pub(crate) fleets: Option<FleetSettings>,
     /// Issues tokens for pilots, where workers need any.
     pub(crate) pilot_tokens: Option<PilotTokens>,
+    pub(crate) secrets: Arc<Secrets>,
 }
 
 /// Handle of the driver for the rest of the server.
@@ -167,6 +170,7 @@ struct Driver {
     election: Option<Elector>,
     links: Links,
     fleets: FleetCalls,
+    courier: Courier,
     /// Clients that wait for the reply to a command.
     pending: HashMap<RequestId, ReplyTo>,
     watch: Watch,
@@ -307,6 +311,10 @@ impl Driver {
                 if matches!(&self.state, State::Leading(it) if it.core.epoch() == epoch) {
                     self.input(Input::FleetAnswered(*answer));
                 }
+            }
+            Event::Secrets(to, delivery) => {
+                let allow_plain = self.setup.secrets.allow_plain;
+                self.links.send_secrets(&to, *delivery, allow_plain);
             }
             Event::Command(by, command, reply) => self.command(by, command, reply),
             Event::Query(query) => match &self.state {
@@ -549,6 +557,7 @@ impl Driver {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Send(to, message) => self.links.send(&to, &message),
+            Effect::GrantSecrets(grant) => self.courier.grant(grant),
             Effect::Fleet(call) => {
                 if let State::Leading(leading) = &self.state {
                     let store = leading.core.ledger().identity().store;

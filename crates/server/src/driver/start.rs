@@ -19,6 +19,7 @@ use super::{Driver, Handle, Leading, Setup, State, Status};
 use crate::clock;
 use crate::fleets::FleetCalls;
 use crate::leadership::Taken;
+use crate::secrets::courier::Courier;
 use baton_service::Watchdog;
 
 /// Reports the end of the driver: with the reason if it could not continue.
@@ -33,7 +34,7 @@ pub(crate) fn start(setup: Setup, taken: Taken) -> io::Result<Handle> {
     } = taken;
     let leading = lead(&setup, epoch, *ledger);
     let state = State::Leading(Box::new(leading));
-    let mut driver = Driver::new(setup, state, Status::Leading(epoch));
+    let mut driver = Driver::new(setup, state, Status::Leading(epoch))?;
     driver.open_copy(copied);
     let (handle, report) = driver.open_handle();
     driver.spawn(report)?;
@@ -42,7 +43,7 @@ pub(crate) fn start(setup: Setup, taken: Taken) -> io::Result<Handle> {
 
 /// Starts the driver thread as a follower of a shared store, and its election.
 pub(crate) fn start_following(setup: Setup) -> io::Result<Handle> {
-    let mut driver = Driver::new(setup, State::Following, Status::Following(None));
+    let mut driver = Driver::new(setup, State::Following, Status::Following(None))?;
     // Its receivers keep the threads that wait for the store alive.
     let (handle, report) = driver.open_handle();
     driver.watch_store()?;
@@ -64,10 +65,11 @@ pub(super) fn lead(setup: &Setup, epoch: Epoch, ledger: Ledger) -> Leading {
 }
 
 impl Driver {
-    fn new(setup: Setup, state: State, status: Status) -> Self {
+    fn new(setup: Setup, state: State, status: Status) -> io::Result<Self> {
         let (sender, event) = mpsc::channel();
         let inbox = Inbox(sender);
-        Self {
+        Ok(Self {
+            courier: Courier::start(Arc::clone(&setup.secrets), inbox.clone())?,
             fleets: FleetCalls::new(
                 setup.fleets.clone(),
                 setup.pilot_tokens.clone(),
@@ -92,7 +94,7 @@ impl Driver {
             watchdog: Watchdog::from_env(),
             stop_by: None,
             fatal: None,
-        }
+        })
     }
 
     fn open_handle(&self) -> (Handle, Report) {

@@ -18,6 +18,7 @@ fn setup(store: Arc<Faulty>) -> Setup {
     Setup {
         fleets: None,
         pilot_tokens: None,
+        secrets: Secrets::for_tests(Arc::clone(&store) as _),
         store,
         config: Config::default(),
         limits: Vec::new(),

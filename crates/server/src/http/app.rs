@@ -30,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::peers::{Contact, Peers};
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
+use crate::secrets::Secrets;
 
 /// Concurrent store reads: each needs a thread and a connection of its own.
 pub(super) const READERS_MAX: usize = 8;
@@ -83,6 +84,7 @@ pub(crate) struct Parts {
     pub(crate) log_archive: Option<LogArchive>,
     /// Where jobs of fleets that need not be defined are tried.
     pub(crate) fleet_site: Option<baton_fleet::Site>,
+    pub(crate) secrets: Arc<Secrets>,
 }
 
 impl Deref for Inner {

@@ -35,6 +35,7 @@
 //! | `forward` | requests to a follower that only the leader can answer |
 //! | `cluster_limits` | cluster-wide limits of resources |
 //! | `alarms` | open alarms |
+//! | `secrets` | names of secrets |
 //! | `notifications` | notifications, and their channels |
 //! | `tokens` | tokens |
 //! | `views` | conversion of stored records to `baton_model::api` |
@@ -91,6 +92,7 @@ pub(crate) mod routes;
 mod runs;
 mod schedulers;
 mod schemas;
+mod secrets;
 mod server;
 mod streams;
 #[cfg(test)]

@@ -16,8 +16,8 @@ use super::app::App;
 use super::owners::Scope;
 use super::{
     alarms, backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs,
-    metrics, notifications, openapi, processes, ranges, runs, schedulers, schemas, server, tokens,
-    usage,
+    metrics, notifications, openapi, processes, ranges, runs, schedulers, schemas, secrets, server,
+    tokens, usage,
 };
 
 /// A route.
@@ -146,6 +146,10 @@ routes! {
     GET    "/fleets/{name}/jobs/"             VIEWER   Unowned     fleets::jobs;
     GET    "/fleets/{name}/jobs/{job}/log"    VIEWER   Server      fleets::log;
     GET    "/alarms/"                         VIEWER   List        alarms::list;
+    GET    "/secrets/"                        VIEWER   List        secrets::list;
+    PUT    "/secrets/{owner}/{name}"          OPERATOR OwnerInPath secrets::set;
+    DELETE "/secrets/{owner}/{name}"          OPERATOR OwnerInPath secrets::remove;
+    POST   "/secrets/rekey"                   ADMIN    Server      secrets::rekey;
     GET    "/notifications/"                  VIEWER   List        notifications::list;
     GET    "/notifications/channels/"         VIEWER   Server      notifications::channels;
     POST   "/notifications/channels/{channel}/test" OPERATOR Server notifications::test;
@@ -245,6 +249,7 @@ mod tests {
             ("PUT", "/fleets/{name}"),
             ("DELETE", "/fleets/{name}"),
             ("POST", "/fleets/{name}/trial"),
+            ("POST", "/secrets/rekey"),
             ("POST", "/tokens/"),
             ("DELETE", "/tokens/{id}"),
             ("GET", "/metrics"),

@@ -40,6 +40,7 @@ pub(super) async fn root(State(app): State<App>) -> Response {
         ("limits", "/limits/"),
         ("alarms", "/alarms/"),
         ("notifications", "/notifications/"),
+        ("secrets", "/secrets/"),
         ("usage", "/usage/"),
         ("events", "/events"),
         ("tokens", "/tokens/"),

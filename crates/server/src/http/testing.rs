@@ -24,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::peers::Contact;
 use crate::prune::HistoryLock;
 use crate::rate_limit::RateLimiter;
+use crate::secrets::Secrets;
 
 /// All that a router needs, over a store in memory. Its driver ends with the test process.
 pub(super) fn app() -> App {
@@ -36,9 +37,11 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
     let mark = Arc::new(MarkFile::temporary());
     let taken = leadership::take(&*store, &mark, Epoch(0), None).expect("free");
     let metrics = Arc::new(Metrics::default());
+    let secrets = Secrets::for_tests(Arc::clone(&store));
     let setup = Setup {
         fleets: None,
         pilot_tokens: None,
+        secrets: Arc::clone(&secrets),
         store: Arc::clone(&store) as _,
         config: Config::default(),
         limits: Vec::new(),
@@ -90,5 +93,6 @@ pub(super) fn over(store: Arc<Faulty>, history: HistoryLock) -> App {
         log_reader: None,
         log_archive: None,
         fleet_site: None,
+        secrets,
     })
 }

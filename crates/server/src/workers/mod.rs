@@ -120,6 +120,7 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
     match port.acceptor.handshake(stream).await {
         Ok(channel) => {
             let certificate = channel.certificate();
+            let is_private = matches!(channel, Channel::Tls(_)) || peer.ip().is_loopback();
             let (reader, writer): (Reader, Writer) = match channel {
                 Channel::Plain(stream) => {
                     let (reader, writer) = stream.into_split();
@@ -130,7 +131,17 @@ async fn accept_worker(stream: TcpStream, peer: SocketAddr, id: LinkId, inbox: I
                     (Box::new(reader), Box::new(writer))
                 }
             };
-            if let Err(reason) = serve(reader, writer, certificate, peer, id, inbox, port).await {
+            if let Err(reason) = serve(
+                reader,
+                writer,
+                certificate,
+                (peer, is_private),
+                id,
+                inbox,
+                port,
+            )
+            .await
+            {
                 refused(&reason);
             }
         }
@@ -152,7 +163,7 @@ async fn serve(
     mut reader: Reader,
     mut writer: Writer,
     certificate: Option<Certificate>,
-    peer: SocketAddr,
+    (peer, is_private): (SocketAddr, bool),
     id: LinkId,
     inbox: Inbox,
     port: &Port,
@@ -186,6 +197,7 @@ async fn serve(
     let link = Link {
         out,
         unread: Arc::clone(&unread),
+        is_private,
         credential: credential
             .as_ref()
             .map(|(authenticator, it)| LinkCredential {

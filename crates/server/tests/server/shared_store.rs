@@ -10,9 +10,11 @@ use baton_core::leader::Row;
 use baton_core::step::Batch;
 use baton_model::fact::Fact;
 use baton_model::ids::{Epoch, TokenId};
+use baton_model::secret::StoredSecret;
 use baton_model::time::{Millis, Wall};
 use baton_model::token::{NewToken, Token};
 use baton_store::notices::NoticeBatch;
+use baton_store::secret::SecretChange;
 use baton_store::sharing::{Announced, Announcement, Sharing};
 use baton_store::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
@@ -302,6 +304,10 @@ impl FactLog for Session {
 
     fn revoke_token(&self, id: TokenId) -> Result<Option<Token>, StoreError> {
         self.reach()?.revoke_token(id)
+    }
+
+    fn change_secret(&self, change: SecretChange) -> Result<Option<StoredSecret>, StoreError> {
+        self.reach()?.change_secret(change)
     }
 }
 

@@ -146,6 +146,12 @@ struct TaskOptions {
     /// Environment variable; may be repeated
     #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
+    /// Secret of its owner, as a file below $BATON_SECRETS; may be repeated
+    #[arg(long = "secret", value_name = "NAME")]
+    secrets: Vec<String>,
+    /// Secret of its owner, as an environment variable; may be repeated
+    #[arg(long = "secret-env", value_name = "VARIABLE=NAME", value_parser = variable)]
+    secret_env: Vec<(String, String)>,
     /// Directory, or `sandbox` for an empty directory of its own
     #[arg(long, value_name = "DIR")]
     cwd: Option<String>,

@@ -150,6 +150,15 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
             tags.extend(options.tags.iter().cloned().map(Value::from));
         }
     }
+    let files = options.secrets.iter().cloned().map(Value::from);
+    let variables = options.secret_env.iter();
+    let variables = variables.map(|(env, name)| json!({ "name": name, "env": env }));
+    let mut secrets = files.chain(variables).peekable();
+    if secrets.peek().is_some()
+        && let Value::Array(named) = task.entry("secrets").or_insert_with(|| json!([]))
+    {
+        named.extend(secrets);
+    }
     if let Some(retries) = options.retries {
         insert_into(task, "retry", "attempts", (u64::from(retries) + 1).into());
     }
@@ -299,6 +308,8 @@ mod tests {
             cwd: None,
             output: Some("o%a".to_owned()),
             error: None,
+            secrets: words(&["db"]),
+            secret_env: pairs(&[("KEY", "api")]),
             exclusive: Some(Exclusive::Strict),
             lost_after: Some("10m".to_owned()),
         };
@@ -318,6 +329,7 @@ mod tests {
                 "run": ["x", "y"],
                 "resources": { "cpu": 2, "memory": "1GiB..4GiB", "gpu": 1, "pin": "cores", "db/orders": 2 },
                 "fleets": ["short", "long"],
+                "secrets": ["db", { "name": "api", "env": "KEY" }],
                 "constraints": { "zone": ["eu", "us"], "disk": ["ssd"] },
                 "priority": -5,
                 "tags": ["nightly", "gpu"],
