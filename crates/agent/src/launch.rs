@@ -264,7 +264,7 @@ impl Launcher {
             return ending;
         }
         let masker = self.secrets.masker(lease, &assignment.spec);
-        let path = self.output(&dir_name(lease));
+        let path = self.output(&assignment.spec, lease, &dir_name(lease));
         match masker.and_then(|masker| outputs::read(Path::new(&path), masker)) {
             Ok(outputs) => ending.report.outputs = outputs,
             Err(error) => {
@@ -279,9 +279,13 @@ impl Launcher {
     }
 
     /// The file for an attempt's outputs. Its directory is created for it alone, so there is none
-    /// at first.
-    fn output(&self, dir: &str) -> String {
-        [&*self.work, "/", dir, "/", OUTPUT_FILE].concat()
+    /// at first. Outputs that may have a secret stay in memory, where they are masked when they are read.
+    fn output(&self, spec: &InstanceSpec, lease: LeaseId, dir: &str) -> String {
+        if spec.secrets.is_empty() {
+            [&*self.work, "/", dir, "/", OUTPUT_FILE].concat()
+        } else {
+            [&*self.secrets.of(lease).to_text(), "/", OUTPUT_FILE].concat()
+        }
     }
 
     /// Appends to the attempt's own stderr log why it was not launched, or failed despite its exit
@@ -338,7 +342,7 @@ impl Launcher {
         dir: &str,
         user: Option<&User>,
     ) -> Vec<(String, String)> {
-        let output = self.output(dir);
+        let output = self.output(spec, lease, dir);
         let attempt = lease.attempt;
         let mut baton_env = vec![
             ("BATON_INSTANCE", attempt.instance.to_string()),

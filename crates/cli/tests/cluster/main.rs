@@ -32,6 +32,7 @@ mod proxies;
 mod quorum;
 mod restart;
 mod schedules;
+mod secrets;
 mod service;
 mod sick_hosts;
 mod slurm;
