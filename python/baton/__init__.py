@@ -47,6 +47,7 @@ from ._records.views import (
     RunItem,
     RunProblem,
     RunTask,
+    Secret,
     Submitter,
     Worker,
 )
@@ -103,6 +104,7 @@ __all__ = [
     "RunItem",
     "RunProblem",
     "RunTask",
+    "Secret",
     "Server",
     "Submitter",
     "Task",

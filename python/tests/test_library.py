@@ -102,6 +102,28 @@ def test_limits_are_set_and_removed(client: Client) -> None:
     assert caught.value.status == 404
 
 
+def test_secrets_are_set_used_and_removed(client: Client) -> None:
+    secret = client.set_secret("py/key", "tr0ub4dor")
+    assert (secret.owner, secret.name, secret.source, secret.version) == ("py", "key", "store", 1)
+    assert client.set_secret("py/key", b"\x00\xfftr0ub4dor").version == 2
+    assert [each.name for each in client.secrets("py")] == ["key"]
+    assert client.secrets("nobody") == []
+    command = "test $(tail -c +3 $BATON_SECRETS/key) = tr0ub4dor && echo it is tr0ub4dor"
+    instance = client.submit(command, owner="py", secrets=["key"])
+    assert instance.wait().state == "DONE"
+    client.set_secret("py/key", "tr0ub4dor")
+    instance = client.submit("echo it is $KEY", owner="py", secrets=[{"name": "key", "env": "KEY"}])
+    assert instance.wait().state == "DONE"
+    assert instance.logs() == "it is ***\n"
+    client.remove_secret("py/key")
+    with pytest.raises(BatonError) as caught:
+        client.remove_secret("py/key")
+    assert caught.value.status == 404
+    with pytest.raises(BatonError) as caught:
+        client.set_secret("py/a b", "x")
+    assert caught.value.status == 422
+
+
 def test_fleets_are_defined_paused_and_removed(client: Client) -> None:
     assert client.fleets() == []
     definition = {"backend": "local", "cpus": 2, "memory": "1GiB", "max": 3}

@@ -73,12 +73,12 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    pub(crate) async fn start(data: &Path) -> Result<Self, Failure> {
+    pub(crate) async fn start(data: &Path, secrets: Option<&Path>) -> Result<Self, Failure> {
         for name in [SCHEDULER, WORKER] {
             let path = log_path(data, name);
             private(&path).map_err(|error| io_failure(&path, &error))?;
         }
-        let (scheduler, ready) = scheduler(data, false).await?;
+        let (scheduler, ready) = scheduler(data, false, secrets).await?;
         write_url(data, &ready.url)?;
         Ok(Self {
             client: Client::new(&ready.url).map_err(refused)?,
@@ -147,7 +147,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) async fn start(data: &Path) -> Result<Self, Failure> {
-        let (scheduler, ready) = scheduler(data, true).await?;
+        let (scheduler, ready) = scheduler(data, true, None).await?;
         Ok(Self {
             client: Client::new(&ready.url).map_err(refused)?,
             scheduler,
@@ -219,7 +219,11 @@ fn worker(data: &Path, address: &str) -> Result<Child, Failure> {
 /// store, retries until it has exited; other failures are final.
 ///
 /// With `reads_logs` it reads the logs of the worker, which is not started, from its directory.
-async fn scheduler(data: &Path, reads_logs: bool) -> Result<(Child, Ready), Failure> {
+async fn scheduler(
+    data: &Path,
+    reads_logs: bool,
+    secrets: Option<&Path>,
+) -> Result<(Child, Ready), Failure> {
     let state = worker_state(data);
     let mut args = vec![
         OsStr::new("scheduler"),
@@ -235,6 +239,9 @@ async fn scheduler(data: &Path, reads_logs: bool) -> Result<(Child, Ready), Fail
     ];
     if reads_logs {
         args.extend([OsStr::new("--worker-state"), state.as_os_str()]);
+    }
+    if let Some(file) = secrets {
+        args.extend([OsStr::new("--secrets-file"), file.as_os_str()]);
     }
     let began = Instant::now();
     loop {

@@ -35,16 +35,17 @@ use children::Children;
 const EXIT_MAX: Duration = Duration::from_secs(1);
 
 /// Starts the children on a data directory, which is an absolute path, does `work` with them, and
-/// always ends them.
+/// always ends them. `secrets` is the file of sources of secrets, as an absolute path.
 ///
 /// The parent-death signal of the children is bound to the thread that starts them: this one.
 pub async fn supervise(
     data: &Path,
+    secrets: Option<&Path>,
     work: impl AsyncFnOnce(&Client) -> CommandResult,
 ) -> CommandResult {
     let mut interrupts = Interrupts::new()?;
     let mut children = tokio::select! {
-        children = Children::start(data) => children?,
+        children = Children::start(data, secrets) => children?,
         _ = interrupts.next() => return Err(Failure::Silent(CANCELLED)),
     };
     let client = children.client.clone();

@@ -98,6 +98,18 @@ impl SecretUse {
     }
 }
 
+impl fmt::Display for SecretUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)?;
+        match (&self.env, &self.file) {
+            (None, None) => Ok(()),
+            (Some(env), None) => write!(f, " (${env})"),
+            (None, Some(file)) => write!(f, " (file {file})"),
+            (Some(env), Some(file)) => write!(f, " (${env}, file {file})"),
+        }
+    }
+}
+
 /// The value of a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretValue(Vec<u8>);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from datetime import datetime
 from typing import (
@@ -26,7 +27,7 @@ from .._handles.run import Run
 from .._handles.several import Several
 from .._handles.waiting import Waited
 from .._records.events import EventStream
-from .._records.views import ENDED, Alarm, Fleet, FleetJob, Limit, Worker
+from .._records.views import ENDED, Alarm, Fleet, FleetJob, Limit, Secret, Worker
 from .._transport.settings import Cert
 from .._transport.transport import Transport
 from ..errors import BatonError, Problem, RunConflict, WorkflowError
@@ -353,6 +354,32 @@ class Client(Submitter, Several):
     def remove_limit(self, name: str) -> None:
         """Removes a limit that was set: the one of the scheduler's `--limit` is in force again."""
         self.transport.change("DELETE", self.transport.at("limits", name))
+
+    def secrets(self, owner: Optional[str] = None) -> List[Secret]:
+        """Secrets that work of an owner may have, or all, without their values."""
+        path = self.transport.at("secrets", end="/")
+        query = {"owner": owner} if owner else {}
+        return [Secret.read(each) for each in self.pages(path, query)]
+
+    def set_secret(self, name: str, value: Union[str, bytes]) -> Secret:
+        """Sets a secret, `OWNER/NAME`, or replaces its value.
+
+        Tasks that are submitted with `secrets=["NAME"]` find it in the file `$BATON_SECRETS/NAME`, and those
+        with `secrets=[{"name": "NAME", "env": "KEY"}]` in the variable `KEY`. No call returns the value.
+        """
+        body: Dict[str, Any] = {"value": value}
+        if isinstance(value, bytes):
+            body = {"value": base64.b64encode(value).decode(), "encoding": "base64"}
+        answer = self.transport.change("PUT", self._secret(name), values.write(body).encode())
+        return Secret.read(answer)
+
+    def remove_secret(self, name: str) -> None:
+        """Removes a secret, `OWNER/NAME`: attempts that start later do not get it."""
+        self.transport.change("DELETE", self._secret(name))
+
+    def _secret(self, name: str) -> str:
+        owner, slash, secret = name.partition("/")
+        return self.transport.at("secrets", *((owner, secret) if slash else ("default", name)))
 
     def command(self, run: Run, what: str, body: Mapping[str, Any], dry_run: bool = False) -> Any:
         """Sends a command about a run once, for its last known generation, if there is one."""

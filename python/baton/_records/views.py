@@ -131,6 +131,37 @@ class Alarm:
 
 
 @dataclass(frozen=True)
+class Secret:
+    """A secret, without its value."""
+
+    #: `*` for a secret of every owner.
+    owner: str
+    name: str
+    #: `store`, or what the scheduler's file says: `file`, `environment` or `command`.
+    source: str
+    #: 1 for the first value; only of the store, as what follows.
+    version: Optional[int] = None
+    #: Milliseconds since 1970.
+    set_at: Optional[int] = None
+    set_by: Optional[str] = None
+    #: When it was last sent to a worker, to the minute.
+    used_at: Optional[int] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Secret:
+        """Reads the server's JSON."""
+        return cls(
+            owner=data["owner"],
+            name=data["name"],
+            source=data["source"],
+            version=data.get("version"),
+            set_at=data.get("setAt"),
+            set_by=data.get("setBy"),
+            used_at=data.get("usedAt"),
+        )
+
+
+@dataclass(frozen=True)
 class FleetJob:
     """A job that was requested of a fleet: the cluster manager runs it as one unit."""
 

@@ -37,6 +37,10 @@ pub(super) fn work(details: &InstanceDetails) -> Vec<(&'static str, String)> {
     }
     rows.extend(listed("param", variables(&details.params)));
     rows.extend(listed("env", variables(&details.env)));
+    if !details.secrets.is_empty() {
+        let secrets = details.secrets.iter().map(|it| clean(&it.to_string()));
+        rows.push(("secrets", secrets.collect::<Vec<_>>().join(", ")));
+    }
     if let Some(user) = &details.user {
         rows.push(("user", clean(user)));
     }

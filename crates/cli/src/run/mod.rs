@@ -89,6 +89,10 @@ pub(crate) struct Run {
     /// Data directory of the run [default: a directory per file below .baton/run]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// File (YAML, TOML or JSON) of the secrets that its tasks are given: in files, in variables of this
+    /// command, or by a program
+    #[arg(long, value_name = "FILE")]
+    secrets_file: Option<PathBuf>,
     /// Start from the beginning, even if an earlier run has not ended
     #[arg(long)]
     again: bool,
@@ -129,6 +133,11 @@ pub(crate) fn run(command: &Run) -> CommandResult {
         Some(data) => data.clone(),
         None => default_data(file)?,
     };
+    let secrets = command
+        .secrets_file
+        .as_deref()
+        .map(secrets_file)
+        .transpose()?;
     // For commands to copy: as the user would write it.
     let shown = workflow::word(&data.display().to_string());
     data_dir::open_with_worker(&data).map_err(Failure::data_dir)?;
@@ -136,10 +145,16 @@ pub(crate) fn run(command: &Run) -> CommandResult {
     let data = fs::canonicalize(&data).map_err(|error| io_failure(&data, &error))?;
     let directory = RunDirectory::open(&data)?;
     // On this thread, the only one: see `supervise`.
-    block_on(supervise(&data, async |client| {
+    block_on(supervise(&data, secrets.as_deref(), async |client| {
         let worker = worker_state(&data);
         watch(command, &submission, &directory, client, (&worker, &shown)).await
     }))
+}
+
+/// The file of sources of secrets, whose errors are told before anything starts.
+fn secrets_file(path: &Path) -> Result<PathBuf, Failure> {
+    baton_files::load_secret_sources(path).map_err(Failure::usage)?;
+    fs::canonicalize(path).map_err(|error| io_failure(path, &error))
 }
 
 fn task_submission(command: &Run, file: &TaskFile) -> Result<TaskSubmission, Failure> {

@@ -39,6 +39,7 @@ pages! {
     workflows: "docs/workflows.md",
     notifications: "docs/notifications.md",
     alarms: "docs/alarms.md",
+    secrets: "docs/secrets.md",
     the_tutorial: "docs/guides/tutorial.md",
     cron_jobs: "docs/guides/cron-jobs.md",
     arrays: "docs/guides/arrays.md",

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Submitter;
 use crate::device::DeviceShare;
 use crate::placement::Constraint;
+use crate::secret::SecretUse;
 use crate::spec::{Exclusive, Nodes};
 use crate::task::Resources;
 
@@ -38,6 +39,9 @@ pub struct InstanceDetails {
     /// Its other environment variables; a viewer sees names only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
+    /// Secrets of its owner that it is given, without their values.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretUse>,
     /// The user it runs as, if not the worker's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,

@@ -68,6 +68,7 @@ pub(super) fn of(
         }),
         params,
         env,
+        secrets: spec.secrets.clone(),
         user: spec.user.clone(),
         resources: spec.request.resources.clone(),
         devices: Vec::new(),

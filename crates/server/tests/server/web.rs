@@ -122,6 +122,8 @@ async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
         "/ann/tasks/daily",
         "/backfills/",
         "/alarms/",
+        "/limits/",
+        "/secrets/",
         "/notifications/",
         "/workers/",
         "/workers/w1",

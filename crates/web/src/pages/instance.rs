@@ -305,6 +305,9 @@ fn facts(it: &Instance, timeline: &[Event]) -> Vec<(&'static str, String)> {
         "Directory",
         it.details.as_ref().and_then(|it| it.cwd.clone()),
     );
+    let secrets = it.details.iter().flat_map(|it| &it.secrets);
+    let secrets: Vec<String> = secrets.map(ToString::to_string).collect();
+    add("Secrets", (!secrets.is_empty()).then(|| secrets.join(", ")));
     add("User", it.details.as_ref().and_then(|it| it.user.clone()));
     add("Array index", it.array_index.map(|index| index.to_string()));
     let nodes = it.details.as_ref().map(|details| details.nodes);

@@ -15,6 +15,7 @@ pub mod instances;
 pub mod items;
 pub mod launch;
 pub mod library;
+pub mod limits;
 pub mod notifications;
 pub mod overview;
 pub mod plain;
@@ -22,6 +23,7 @@ pub mod range;
 pub mod run;
 pub mod runs;
 pub mod schedulers;
+pub mod secrets;
 pub mod usage;
 
 pub use askama::Template;

@@ -115,6 +115,7 @@ pub(super) fn run(command: &Run, root: &Root) -> CommandResult {
     let task = match (&command.file, task_id) {
         (Some(file), id) => {
             let file = baton_files::load(file).map_err(Failure::usage)?;
+            refuse_secrets(&file.policy)?;
             warn_about_ignored_fields(&file.policy);
             let id = id.unwrap_or_else(|| generate_id(file.name()));
             let binding = Binding {
@@ -225,6 +226,18 @@ pub(super) fn failure(error: &TaskError) -> Failure {
 }
 
 /// Warns about fields of the file that only a scheduler implements.
+/// A task without the secrets that it names would fail in ways that tell nothing.
+fn refuse_secrets(policy: &Policy) -> CommandResult {
+    let Some(secret) = policy.secrets.first() else {
+        return Ok(());
+    };
+    Err(Failure::usage(format!(
+        "secrets of the task: a scheduler gives a task its secrets, such as `{}`; use `baton run --secrets-file FILE`, \
+         or submit it",
+        secret.name
+    )))
+}
+
 fn warn_about_ignored_fields(policy: &Policy) {
     let ignored = [
         ("trigger", policy.trigger != Trigger::default()),

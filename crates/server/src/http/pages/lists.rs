@@ -1,14 +1,18 @@
-//! The pages of lists: running, waiting and ended instances, runs, alarms and notifications.
+//! The pages of lists: running, waiting and ended instances, runs, alarms, limits, secrets and notifications.
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{Alarm, Instance, List, Notification, NotificationChannel, Problem, Run};
+use baton_model::api::{
+    Alarm, Instance, Limit, List, Notification, NotificationChannel, Problem, Run, Secret,
+};
 use baton_web::frame::Refresh;
 use baton_web::pages::alarms::AlarmsPage;
 use baton_web::pages::filters::Filters;
 use baton_web::pages::instances::{InstancesPage, ListKind, Reach};
+use baton_web::pages::limits::LimitsPage;
 use baton_web::pages::notifications::NotificationsPage;
 use baton_web::pages::runs::RunsPage;
+use baton_web::pages::secrets::SecretsPage;
 use baton_web::time::Stamp;
 
 use super::api_client::ApiClient;
@@ -69,6 +73,27 @@ pub(super) async fn alarms(
     let list: List<Alarm> = api.get(&with_query("/alarms", query)).await?;
     let frame = pages.frame(api, "Alarms", "/alarms/");
     let page = AlarmsPage::new(frame, Filters::new(query), &list);
+    Ok(html(StatusCode::OK, &page))
+}
+
+pub(super) async fn limits(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
+    let list: List<Limit> = api.get("/limits").await?;
+    let mut frame = pages.frame(api, "Limits", "/limits/");
+    // The history does not tell of what waits.
+    frame.refresh = Refresh::Often;
+    Ok(html(StatusCode::OK, &LimitsPage::new(frame, &list)))
+}
+
+pub(super) async fn secrets(
+    pages: &Pages,
+    api: &ApiClient,
+    query: &Pairs,
+) -> Result<Response, Problem> {
+    let list: List<Secret> = api.get(&with_query("/secrets", query)).await?;
+    let mut frame = pages.frame(api, "Secrets", "/secrets/");
+    // The history does not tell of secrets.
+    frame.refresh = Refresh::Often;
+    let page = SecretsPage::new(frame, Filters::new(query), &list);
     Ok(html(StatusCode::OK, &page))
 }
 

@@ -80,6 +80,8 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["fleets"] => fleets(pages, &api).await,
         ["fleets", name] => fleet(pages, &api, name, &query).await,
         ["alarms"] => lists::alarms(pages, &api, &query).await,
+        ["limits"] => lists::limits(pages, &api).await,
+        ["secrets"] => lists::secrets(pages, &api, &query).await,
         ["notifications"] => lists::notifications(pages, &api, &query).await,
         ["schedulers"] => schedulers(pages, &api).await,
         ["workers", name] => worker(pages, &api, name).await,
