@@ -273,3 +273,66 @@ fn label(worker: &WorkerAddress, executor: &Option<ExecutorId>) -> String {
         None => format!("{worker} ({incarnation})"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use baton_core::protocol::frame::{FromScheduler, decode_from_scheduler};
+    use baton_model::ids::{
+        AttemptId, AttemptNo, BootId, Epoch, Incarnation, IncarnationNo, InstanceId, LeaseId,
+        Lineage, WorkerName,
+    };
+    use baton_model::secret::SecretValue;
+
+    fn delivery() -> SecretDelivery {
+        let attempt = AttemptId {
+            instance: InstanceId(1),
+            number: AttemptNo(1),
+        };
+        let value = SecretValue::new(b"hunter2".to_vec()).expect("a value");
+        SecretDelivery {
+            lease: LeaseId {
+                attempt,
+                epoch: Epoch(1),
+            },
+            values: Ok(vec![("db".parse().expect("a name"), value)]),
+        }
+    }
+
+    /// What a worker is sent over such a link.
+    fn sent(is_private: bool, allow_plain: bool) -> SecretDelivery {
+        let (out, mut frames) = mpsc::unbounded_channel();
+        let mut links = Links::default();
+        let link = Link {
+            out,
+            unread: Arc::default(),
+            is_private,
+            credential: None,
+        };
+        links.opened(LinkId(1), link);
+        let to = WorkerAddress {
+            worker: WorkerName::new("w"),
+            incarnation: Incarnation {
+                lineage: Lineage(1),
+                number: IncarnationNo(1),
+            },
+            boot: BootId(1),
+        };
+        links.by_worker.insert(to.clone(), LinkId(1));
+        links.send_secrets(&to, delivery(), allow_plain);
+        assert_eq!(links.flush(), []);
+        let bytes = frames.try_recv().expect("a frame");
+        match decode_from_scheduler(&bytes).expect("well formed") {
+            Some((FromScheduler::Secrets(sent), _)) => sent,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn secrets_are_sent_only_where_nobody_else_reads_them_unless_that_is_allowed() {
+        assert_eq!(sent(true, false), delivery());
+        assert_eq!(sent(false, true), delivery());
+        let reason = sent(false, false).values.expect_err("refused");
+        assert!(reason.contains("--allow-plain-secrets"), "{reason}");
+    }
+}

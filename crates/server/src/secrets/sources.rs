@@ -12,6 +12,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+/// Bytes of the standard error of a program that are kept.
+const SAID_BYTES_MAX: usize = 4 << 10;
 /// Characters of what a failed program has written that an error repeats.
 const REASON_CHARS_MAX: usize = 300;
 
@@ -65,13 +67,23 @@ async fn output_of(argv: &[String]) -> Result<SecretValue, String> {
     };
     let read_err = async {
         match err {
-            Some(err) => err.take(4 << 10).read_to_end(&mut said).await,
+            Some(mut err) => {
+                let kept = SAID_BYTES_MAX as u64;
+                (&mut err).take(kept).read_to_end(&mut said).await?;
+                // A program that has more to say must not die of that.
+                tokio::io::copy(&mut err, &mut tokio::io::sink()).await
+            }
             None => Ok(0),
         }
     };
     let (out, err, status) = tokio::join!(read_out, read_err, child.wait());
-    out.and(err).map_err(failed)?;
+    out.map_err(failed)?;
+    err.map_err(failed)?;
     let status = status.map_err(failed)?;
+    if printed.len() > SECRET_BYTES_MAX + 1 {
+        // It may have died of not being read to its end.
+        return SecretValue::new(printed);
+    }
     if !status.success() {
         // Its standard error only: its output may be the secret.
         let said = String::from_utf8_lossy(&said);

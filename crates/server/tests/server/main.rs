@@ -18,6 +18,7 @@ mod refusals;
 mod rig;
 mod runs;
 mod schedulers;
+mod secrets;
 mod shared_store;
 mod submitters;
 mod tags;

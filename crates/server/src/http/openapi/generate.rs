@@ -68,6 +68,7 @@ const WITHOUT_NOT_FOUND: &[(&str, &str)] = &[
         (name = "fleets", description = "Where the scheduler obtains workers."),
         (name = "limits", description = "Resources that are limited across the cluster."),
         (name = "notifications", description = "What was told to whom, and how."),
+        (name = "secrets", description = "Secrets, by their names."),
         (name = "tokens", description = "Access tokens."),
         (name = "server", description = "The server itself.")
     )
