@@ -321,7 +321,7 @@ impl ServerArgs {
 }
 
 pub(crate) fn run(command: &Scheduler, credentials: &CredentialArgs) -> CommandResult {
-    let _logging = logging::init(true);
+    let _logging = logging::init(true)?;
     credentials.reject_for_server()?;
     let server = &command.server;
     server.load_tzdata()?;

@@ -188,7 +188,7 @@ pub(crate) fn run(command: &Worker, credentials: &CredentialArgs) -> CommandResu
     if let Some(Action::Deploy(command)) = &command.action {
         return deploy::run(command, credentials, check_arguments);
     }
-    let _logging = logging::init(true);
+    let _logging = logging::init(true)?;
     let pattern = command.name.as_deref().unwrap_or("{host}");
     let name = worker_name::expand(pattern, &worker_name::Host::current());
     let name = name.map_err(|error| Failure::usage(format!("--name: {error}")))?;

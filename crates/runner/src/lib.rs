@@ -53,3 +53,5 @@ mod stderr;
 pub mod sys;
 pub mod task;
 pub mod wire;
+
+pub use stderr::FORMAT_VARIABLE;

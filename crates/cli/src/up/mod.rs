@@ -110,7 +110,7 @@ pub(crate) fn run(
     if command.background {
         background::leave_terminal()?;
     }
-    let _logging = logging::init(!command.background);
+    let _logging = logging::init(!command.background)?;
     credentials.reject_for_server()?;
     command.server.load_tzdata()?;
     let mut config = command.server.config()?;

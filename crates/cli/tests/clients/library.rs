@@ -206,3 +206,35 @@ fn a_pause_survives_the_scheduler_and_a_revision_and_makes_up_for_nothing() {
     let missing = cluster.run(&["library", "pause", "demo/nothing"]);
     assert_eq!(missing.code, Some(1), "{missing:?}");
 }
+
+#[test]
+fn several_entries_are_paused_by_a_filter_and_unpaused_by_their_reason() {
+    let cluster = Cluster::new(&[]);
+    for name in ["load-a", "load-b", "report"] {
+        let text = format!("task: {name}\nowner: demo\nrun: [\"true\"]\n");
+        write(&cluster, "task.yaml", &text);
+        cluster.run(&["library", "put", "task.yaml"]).good();
+    }
+    let pause = |args: &[&str]| cluster.run(&[&["library", "pause"], args].concat());
+    let unpause = |args: &[&str]| cluster.run(&[&["library", "unpause"], args].concat());
+    pause(&["demo/load-a", "--reason", "broken"]).good();
+    let paused = pause(&[
+        "--owner",
+        "demo",
+        "--matching",
+        "load-*",
+        "--reason",
+        "move",
+    ]);
+    let expected = "demo/load-b: paused, due times are skipped\n";
+    assert_eq!(paused.good(), expected, "the other one stays as it is");
+    let rest = pause(&["--all", "--reason", "move", "--json"]).json();
+    assert_eq!(rest.as_array().map(Vec::len), Some(1), "{rest}");
+    let again = unpause(&["--all", "--reason", "move"]).good();
+    assert_eq!(again.lines().count(), 2, "{again}");
+    let left = cluster.run(&["library", "ls"]).good();
+    assert_eq!(left.matches("paused: ").count(), 1, "{left}");
+    unpause(&["demo/load-a", "demo/load-b"]).good();
+    assert_eq!(pause(&["--owner", "nobody"]).code, Some(1));
+    assert_eq!(pause(&[]).code, Some(2), "nothing is chosen by silence");
+}

@@ -12,12 +12,43 @@ use baton_model::api::Submit;
 use baton_model::ids::InstanceId;
 use baton_testing::PATIENCE;
 use baton_testing::command::{Addresses, PORTS, baton, end, ready};
+use baton_testing::processes::send;
 use rustix::pipe::{fcntl_setpipe_size, pipe};
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// More log lines than the pipe holds.
 const LINES: usize = 100;
+
+#[test]
+fn log_lines_are_objects_on_request() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut child = baton(dir.path(), &["up", "--data", "."])
+        .args(PORTS)
+        .env("BATON_LOG_FORMAT", "json")
+        .spawn()
+        .expect("baton starts");
+    ready(&mut child).expect("it starts");
+    assert!(send(child.id(), Signal::INT));
+    let output = child.wait_with_output().expect("it ends");
+    let text = String::from_utf8(output.stderr).expect("text");
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}")))
+        .collect();
+    let leading = lines.iter().find(|line| {
+        let message = line["message"].as_str().unwrap_or_default();
+        message.starts_with("leading in epoch")
+    });
+    let leading = leading.expect("it leads");
+    assert_eq!(leading["level"], "INFO", "{text}");
+    assert!(leading["timestamp"].is_string() && leading["target"].is_string());
+    let wrong = baton(dir.path(), &["scheduler", "--data", "."])
+        .env("BATON_LOG_FORMAT", "xml")
+        .output()
+        .expect("it ends");
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}
 
 /// A scheduler and a worker in one process, which logs to `stderr`.
 struct Server {
