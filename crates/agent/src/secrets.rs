@@ -14,7 +14,7 @@ use baton_model::spec::InstanceSpec;
 use baton_runner::masking::{HeldSecret, Masker, SecretsDir};
 use baton_runner::sys::users;
 use baton_runner::wire::Credentials;
-use rustix::fs::statfs;
+use rustix::fs::{FsWord, statfs};
 
 use crate::attempt_dir::dir_name;
 use crate::sweep::lease_of;
@@ -22,7 +22,7 @@ use crate::sweep::lease_of;
 /// Where files are in memory, in order of preference.
 const PLACES: [&str; 2] = ["/dev/shm", "/run/user"];
 /// The type of such a file system.
-const TMPFS_MAGIC: i64 = 0x0102_1994;
+const TMPFS_MAGIC: FsWord = 0x0102_1994;
 
 /// The directories of the attempts of one worker.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Secrets {
 }
 
 fn is_in_memory(place: &Path) -> bool {
-    statfs(place).is_ok_and(|it| it.f_type as i64 == TMPFS_MAGIC)
+    statfs(place).is_ok_and(|it| it.f_type == TMPFS_MAGIC)
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ pub enum SourceKind {
     File(PathBuf),
     /// A variable of the scheduler's environment.
     Environment(String),
-    /// What a program prints.
+    /// The standard output of a program.
     Command(CommandSource),
 }
 
@@ -227,7 +227,7 @@ mod tests {
         }
         for bad in ["", ".a", "..", "a/b", "a b", "ä", "a\n", &"x".repeat(200)] {
             assert!(bad.parse::<SecretName>().is_err(), "{bad:?}");
-            assert!(serde_json::from_value::<SecretName>(bad.into()).is_err());
+            assert!(crate::json::from_value::<SecretName>(&bad.into()).is_err());
         }
     }
 

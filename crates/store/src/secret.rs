@@ -11,7 +11,7 @@ pub struct SecretChange {
     pub change: Change,
 }
 
-/// What happens to it.
+/// A new value, another key, a use, or the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It has a new value.

@@ -10,9 +10,8 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo, InstanceId, LeaseId,
     Lineage, WorkerName,
 };
-use baton_model::message::{HostSize, Launch};
+use baton_model::message::HostSize;
 use baton_model::outcome::{KillCause, Outcome, Report};
-use baton_model::secret::SecretUse;
 use baton_model::spec::{InstanceSpec, Work};
 use baton_model::task::{
     Identity as ProcessIdentity, Moment, ProcessNo, Resources, RunKey, RunNo, TaskSpec,
@@ -33,7 +32,7 @@ const KILLED: Outcome = Outcome::Signaled(9);
 const WAIT: Millis = Millis(30_000);
 const BUDGET: Millis = Millis(40_000);
 
-fn lease(instance: u32) -> LeaseId {
+pub(super) fn lease(instance: u32) -> LeaseId {
     LeaseId {
         attempt: AttemptId {
             instance: InstanceId(instance.into()),
@@ -128,7 +127,7 @@ pub(super) fn identity() -> Identity {
 }
 
 /// A worker whose coordinator has these on its own record.
-fn supervisor(known: Vec<KnownAttempt>) -> Supervisor {
+pub(super) fn supervisor(known: Vec<KnownAttempt>) -> Supervisor {
     let owned: BTreeSet<RunKey> = known.iter().map(|known| known.run).collect();
     let inventory = Inventory::new(known, Vec::new(), None);
     let unasked = |_: &Attempt| -> Sighting { panic!("the coordinator reports its own runs") };
@@ -730,79 +729,4 @@ fn a_run_of_no_attempt_and_one_that_never_began_leave_the_record() {
         assert_eq!(orders(actions), [Action::Forget(run(process, 0))]);
     }
     assert!(worker.attempts().is_empty());
-}
-
-/// A worker that has just been given an attempt that needs a secret.
-fn awaiting_secrets() -> (Supervisor, Vec<Action>) {
-    let mut worker = supervisor(Vec::new());
-    let spec = InstanceSpec {
-        work: Work::Command(vec!["true".to_owned()]),
-        secrets: vec![SecretUse {
-            name: "db".parse().expect("a name"),
-            env: None,
-            file: None,
-        }],
-        ..InstanceSpec::default()
-    };
-    let launch = Launch {
-        lease: lease(1),
-        spec: Arc::new(spec),
-        allowance: None,
-    };
-    let mut out = Vec::new();
-    worker.apply(Mono(100), Effect::Launch(launch), &mut out);
-    (worker, out)
-}
-
-#[test]
-fn an_attempt_starts_when_its_secrets_are_there() {
-    let (mut worker, out) = awaiting_secrets();
-    assert_eq!(orders(out), [], "nothing is launched without them");
-    assert!(worker.awaits_secrets(lease(1)));
-    assert_eq!(worker.next_due(), Some(Mono(100)), "the heartbeat");
-    assert!(
-        worker.inventory(Vec::new()).attempts().next().is_none(),
-        "it has not begun"
-    );
-    let actions = worker.handle(Mono(200), Event::SecretsHere(lease(1)));
-    assert_eq!(orders(actions), [Action::Launch(run(0, 0))]);
-    assert!(!worker.awaits_secrets(lease(1)));
-    let again = worker.handle(Mono(201), Event::SecretsHere(lease(1)));
-    assert_eq!(orders(again), [], "they may come twice");
-}
-
-#[test]
-fn an_attempt_without_its_secrets_fails_and_one_that_is_killed_ends_at_once() {
-    let (mut worker, _) = awaiting_secrets();
-    worker.handle(
-        Mono(200),
-        Event::SecretsMissing(lease(1), "there is none".into()),
-    );
-    assert!(worker.attempts().is_empty());
-    let (mut worker, _) = awaiting_secrets();
-    let mut out = Vec::new();
-    worker.apply(Mono(200), Effect::Kill(lease(1), Millis(5)), &mut out);
-    assert_eq!(out, [], "the coordinator does not know of it");
-    assert!(worker.attempts().is_empty());
-    let late = worker.handle(Mono(300), Event::SecretsHere(lease(1)));
-    assert_eq!(orders(late), []);
-    let (mut worker, _) = awaiting_secrets();
-    worker.apply(
-        Mono(200),
-        Effect::KillAll(KillCause::Suicide, Millis(5)),
-        &mut Vec::new(),
-    );
-    assert!(worker.attempts().is_empty());
-}
-
-#[test]
-fn an_attempt_waits_for_its_secrets_through_a_change_of_coordinators() {
-    let (mut worker, _) = awaiting_secrets();
-    let inventory = worker.inventory(Vec::new());
-    worker.take_over(Mono(200), inventory, &BTreeSet::new(), |_| {
-        Sighting::Unknown
-    });
-    assert!(worker.awaits_secrets(lease(1)));
-    let actions = worker.handle(Mono(300), Event::SecretsHere(lease(1)));
-    assert!(orders(actions).contains(&Action::Launch(run(0, 0))));
 }

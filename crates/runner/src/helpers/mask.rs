@@ -13,7 +13,7 @@ use baton_model::json;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::BAD_USAGE;
-use super::rotate::{BUFFER_BYTES, ignore_signals};
+use super::stream::{BUFFER_BYTES, ignore_signals};
 use crate::masking::{HeldSecret, Masker};
 use crate::sys::inherit;
 

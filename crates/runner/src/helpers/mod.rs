@@ -13,6 +13,7 @@ mod command;
 mod mask;
 mod probe;
 mod rotate;
+mod stream;
 
 pub(crate) use command::{http_command, is_rotator, mask_command, rotate_command, tcp_command};
 pub use mask::{MASKED_VALUES_FD, mask, values_file};

@@ -44,7 +44,7 @@ fn plain(bytes: &[u8], forms: &mut BTreeSet<Vec<u8>>) {
     if let Ok(text) = std::str::from_utf8(bytes)
         && let Ok(quoted) = serde_json::to_string(text)
     {
-        forms.insert(quoted[1..quoted.len() - 1].as_bytes().to_vec());
+        forms.insert(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
     }
 }
 

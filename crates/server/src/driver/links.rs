@@ -34,7 +34,7 @@ pub(crate) struct Link {
     pub(crate) out: mpsc::UnboundedSender<Vec<u8>>,
     /// Bytes that it has not written yet.
     pub(crate) unread: Arc<AtomicUsize>,
-    /// It is encrypted, or within this host: nobody else reads what is sent.
+    /// It is encrypted, or within this host: no other user can read what is sent.
     pub(crate) is_private: bool,
     /// The credential of the worker, where one is required.
     pub(crate) credential: Option<LinkCredential>,
@@ -191,7 +191,7 @@ impl Links {
         }
     }
 
-    /// Queues the secrets of an attempt, if nobody else can read them there, or that is allowed.
+    /// Queues the secrets of an attempt, if no other user can read them there, or that is allowed.
     pub(super) fn send_secrets(
         &mut self,
         to: &WorkerAddress,
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_sent_only_where_nobody_else_reads_them_unless_that_is_allowed() {
+    fn secrets_are_sent_only_over_a_private_link_unless_that_is_allowed() {
         assert_eq!(sent(true, false), delivery());
         assert_eq!(sent(false, true), delivery());
         let reason = sent(false, false).values.expect_err("refused");

@@ -42,16 +42,16 @@ enum Task {
 type Place = usize;
 
 /// A value, or why there is none.
-type Found = Result<SecretValue, String>;
+type Lookup = Result<SecretValue, String>;
 
 struct Work {
     secrets: Arc<Secrets>,
     inbox: Inbox,
-    /// Where programs run.
+    /// Runs the programs; none in tests without one.
     runtime: Option<Handle>,
     own: mpsc::Sender<Task>,
     /// What programs have printed, and until when that is used.
-    printed: BTreeMap<Place, (Mono, Found)>,
+    printed: BTreeMap<Place, (Mono, Lookup)>,
     running: BTreeSet<Place>,
     /// Attempts that wait for programs.
     waiting: BTreeMap<LeaseId, SecretGrant>,
@@ -165,7 +165,7 @@ impl Work {
     }
 
     /// A value; none if a program has to print it first.
-    fn value(&mut self, owner: &str, name: &SecretName) -> Option<Found> {
+    fn value(&mut self, owner: &str, name: &SecretName) -> Option<Lookup> {
         let Some(source) = self.secrets.source(owner, name) else {
             let stored = self.secrets.stored_value(owner, name);
             return Some(stored.map_err(|error| error.to_string()));
@@ -198,7 +198,7 @@ impl Work {
     }
 
     /// What a program has printed lately; otherwise it is started, unless it runs.
-    fn printed_by(&mut self, place: Place, command: CommandSource) -> Option<Found> {
+    fn printed_by(&mut self, place: Place, command: CommandSource) -> Option<Lookup> {
         let now = clock::now().mono;
         if let Some((until, found)) = self.printed.get(&place)
             && now < *until

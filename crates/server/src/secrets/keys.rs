@@ -44,7 +44,7 @@ pub fn new_key() -> Result<String, KeyError> {
     let mut bytes = [0; KEY_BYTES];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| KeyError::NoRandom)?;
-    Ok(hex(&bytes))
+    Ok(hex(bytes))
 }
 
 /// One key.
@@ -109,7 +109,7 @@ impl Keyring {
     }
 }
 
-/// Where the keys are.
+/// A file of keys, or none yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyPlace {
     /// In a file of the operator, or of the service manager.

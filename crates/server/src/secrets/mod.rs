@@ -85,7 +85,7 @@ pub(crate) struct Secrets {
     pub(crate) allow_plain: bool,
 }
 
-/// What was encrypted again.
+/// The numbers of a change of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Resealed {
     pub(crate) changed: u64,

@@ -248,8 +248,8 @@ fn a_heartbeat_carries_the_measured_use_and_one_without_it_is_as_before() {
     }
     let mut bytes = Vec::new();
     encode_to_scheduler(&heartbeat(None), &mut bytes).expect("short enough");
-    // What a worker that does not measure sends since version 11: frozen.
-    let before = "4f00000001000b0177ffffffffffffffffff01020102000300000000000000000001ffffffffffffffff\
+    // What a worker that does not measure sends since version 12: frozen.
+    let before = "4f00000001000c0177ffffffffffffffffff01020102000300000000000000000001ffffffffffffffff\
                   ff01ffffffff3fffffffffffffffffff010209030402000105010105312e322e330607080103733a39";
     assert_eq!(hex(&bytes), before);
 }

@@ -26,25 +26,12 @@ use self::files::RotatingFiles;
 use super::BAD_USAGE;
 use super::command::MASKED;
 use super::mask::inherited_masker;
+use super::stream::{BUFFER_BYTES, ignore_signals};
 use crate::masking::Masker;
-use crate::sys::{inherit, signals};
+use crate::sys::inherit;
 
 /// The descriptor of the run's log directory.
 pub const LOG_DIRECTORY_FD: RawFd = 3;
-
-/// The size of one read: the capacity of a pipe.
-pub(super) const BUFFER_BYTES: usize = 64 * 1024;
-
-/// Signals that a terminal or a user may send to a whole process group, and those that a write may
-/// cause: to a closed pipe, or beyond the file size limit.
-const IGNORED: [i32; 6] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGPIPE,
-    libc::SIGXFSZ,
-];
 
 /// Copies standard input into rotating files; see the module. Returns the exit status: 0 if
 /// everything was written or the log reports what is missing, 1 if not, 2 for wrong usage.
@@ -100,11 +87,6 @@ fn run(args: &RotateArgs<'_>) -> io::Result<()> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let files = RotatingFiles::new(directory, args.name, args.size, args.backups);
     copy(input, files, masker)
-}
-
-/// Lets only the end of its input end this process.
-pub(super) fn ignore_signals() {
-    signals::ignore(&IGNORED);
 }
 
 /// Copies until the end of `input`.

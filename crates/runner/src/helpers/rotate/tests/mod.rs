@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::*;
+use crate::helpers::stream::IGNORED;
 
 fn files_in(dir: &Path, size: u64, backups: u32) -> RotatingFiles {
     let directory = OwnedFd::from(File::open(dir).expect("opens"));
