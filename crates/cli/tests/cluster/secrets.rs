@@ -337,3 +337,36 @@ fn secrets_come_from_files_variables_and_programs() {
         "{list}"
     );
 }
+
+#[test]
+fn an_attempt_that_waits_for_its_secrets_survives_scheduler_and_worker() {
+    let place = tempfile::tempdir().expect("a directory");
+    let (sources_file, go) = (place.path().join("sources.yaml"), place.path().join("go"));
+    let script = format!(
+        "while ! test -e {}; do sleep 0.02; done; echo late",
+        go.display()
+    );
+    let sources =
+        format!("secrets:\n- {{ name: s, command: [sh, -c, '{script}'], timeout: 10m }}\n");
+    fs::write(&sources_file, sources).expect("written");
+    let mut cluster = Cluster::new(&["--secrets-file", sources_file.to_str().expect("text")]);
+    cluster.start_worker("w1", &["--resources", "cpu=4"]);
+    cluster.healthy("w1");
+    let submit = || {
+        let check = "test $(cat $BATON_SECRETS/s) = late";
+        let id = cluster.run(&["submit", "--secret", "s", "--", "sh", "-c", check]);
+        let id = id.good().trim().to_owned();
+        cluster.until_state(&id, "LAUNCHED");
+        id
+    };
+    let (killed, waits) = (submit(), submit());
+    cluster.run(&["cancel", "--now", &killed]).good();
+    cluster.until_state(&killed, "HALTED");
+    cluster.kill_scheduler();
+    cluster.start_scheduler();
+    cluster.healthy("w1");
+    cluster.kill_worker("w1");
+    cluster.start_worker("w1", &["--resources", "cpu=4"]);
+    fs::write(&go, "").expect("written");
+    cluster.until_state(&waits, "DONE");
+}

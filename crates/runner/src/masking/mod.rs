@@ -17,6 +17,8 @@ mod forms;
 pub use directory::{HeldSecret, SecretsDir};
 pub use forms::forms;
 
+use std::collections::VecDeque;
+
 use automaton::{Automaton, ROOT};
 
 /// What stands in place of a secret.
@@ -28,7 +30,9 @@ pub struct Masker {
     automaton: Automaton,
     state: u32,
     /// The bytes that may belong to a secret, and whether they do for certain.
-    held: Vec<(u8, bool)>,
+    held: VecDeque<(u8, bool)>,
+    /// How many of the last held bytes are covered, without a gap.
+    covered: usize,
     /// The last byte that was written out was covered.
     in_mask: bool,
 }
@@ -45,7 +49,8 @@ impl Masker {
         Self {
             automaton,
             state: ROOT,
-            held: Vec::new(),
+            held: VecDeque::new(),
+            covered: 0,
             in_mask: false,
         }
     }
@@ -72,6 +77,7 @@ impl Masker {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.release(0, out);
         self.state = ROOT;
+        self.covered = 0;
     }
 
     /// A whole text, masked.
@@ -86,15 +92,19 @@ impl Masker {
 
     fn step(&mut self, byte: u8, out: &mut Vec<u8>) {
         self.state = self.automaton.next(self.state, byte);
-        self.held.push((byte, false));
+        let before = self.held.len();
         // A match that ends here was a prefix of itself one byte ago, so all of it is held.
-        let covered = self
-            .automaton
-            .longest_match(self.state)
-            .min(self.held.len());
-        let from = self.held.len() - covered;
-        for (_, is_covered) in &mut self.held[from..] {
-            *is_covered = true;
+        let matched = self.automaton.longest_match(self.state).min(before + 1);
+        self.held.push_back((byte, matched > 0));
+        if matched == 0 {
+            self.covered = 0;
+        } else {
+            // Each byte is covered once, also if every byte ends a match.
+            let from = (before + 1) - matched;
+            for at in from..before.saturating_sub(self.covered) {
+                self.held[at].1 = true;
+            }
+            self.covered = matched.max(self.covered + 1).min(before + 1);
         }
         self.release(self.automaton.depth(self.state), out);
     }

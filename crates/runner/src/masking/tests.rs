@@ -84,6 +84,16 @@ fn a_long_value_is_masked_line_by_line_and_in_broken_base64() {
 }
 
 #[test]
+fn a_value_of_one_repeated_byte_takes_no_longer_than_any_other() {
+    let secret = "a".repeat(60_000);
+    let mut masker = Masker::new([secret.as_bytes()]);
+    let text = "a".repeat(1 << 20);
+    assert_eq!(masker.masked(text.as_bytes()), b"***");
+    let short = "a".repeat(59_999);
+    assert_eq!(masker.masked(short.as_bytes()), short.as_bytes());
+}
+
+#[test]
 fn a_value_is_masked_in_a_json_string_and_with_the_end_of_its_line() {
     let secret = "tab\tquote\"slash\\";
     let quoted = serde_json::to_string(secret).expect("JSON");
