@@ -63,6 +63,10 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     path = "/secrets/{owner}/{name}",
     tag = "secrets",
     operation_id = "set-secret",
+    params(
+        ("owner" = String, Path, description = "The owner."),
+        ("name" = String, Path, description = "The name."),
+    ),
     request_body = SetSecret,
     responses(
         (status = 200, description = "Encrypted and durable.", body = Secret),
@@ -113,6 +117,10 @@ pub(super) async fn set(
     path = "/secrets/{owner}/{name}",
     tag = "secrets",
     operation_id = "remove-secret",
+    params(
+        ("owner" = String, Path, description = "The owner."),
+        ("name" = String, Path, description = "The name."),
+    ),
     responses(
         (status = 200, description = "Removed and durable.", body = Secret)
     )
