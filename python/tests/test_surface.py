@@ -22,7 +22,7 @@ NAMES = """
 Alarm Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError CallFuture Client
 ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Fleet FleetJob Handle Instance
 InstanceFailed ItemCounts Library Limit MeasuredUse Output Problem Process RemoteTraceback Run
-RunConflict RunEdge RunFailed RunItem RunProblem RunTask Server Submitter Task TaskFunction Template
+RunConflict RunEdge RunFailed RunItem RunProblem RunTask Secret Server Submitter Task TaskFunction Template
 Tick WaitTimeout Waited Worker Workflow WorkflowError as_completed task up wait
 """.split()
 

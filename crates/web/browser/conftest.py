@@ -140,6 +140,8 @@ def server(tmp_path_factory):
     server.baton("submit", "w.yaml")
     server.until("/runs/r1", "state", "FAILED")
     server.baton("library", "put", "entry.yaml")
+    server.baton("limits", "set", "db/orders", "4")
+    server.baton("secret", "set", "ann/db-password", "--file", "entry.yaml")
     release = directory / "release"
     loop = f'i=0; until [ -e {release} ]; do i=$((i+1)); echo "line $i"; sleep 0.2; done'
     server.running = server.baton("submit", "--name", "endless", "--", "sh", "-c", loop)

@@ -15,6 +15,8 @@ PAGES = {
     "run": "/runs/r1",
     "items": "/runs/r1/items/",
     "alarms": "/alarms/",
+    "limits": "/limits/",
+    "secrets": "/secrets/",
     "notifications": "/notifications/",
     "library": "/library/",
     "entry": "/ann/tasks/nightly",

@@ -72,7 +72,7 @@ pub struct Section {
     pub current: bool,
 }
 
-const SECTIONS: [(&str, &str); 16] = [
+const SECTIONS: [(&str, &str); 14] = [
     ("Overview", "/"),
     ("Running", "/arena/"),
     ("Waiting", "/bullpen/"),
@@ -85,8 +85,6 @@ const SECTIONS: [(&str, &str); 16] = [
     ("Fleets", "/fleets/"),
     ("Schedulers", "/schedulers/"),
     ("Usage", "/usage/"),
-    ("Limits", "/limits/"),
-    ("Secrets", "/secrets/"),
     ("Notifications", "/notifications/"),
     ("Events", "/events"),
 ];
