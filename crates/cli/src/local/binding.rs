@@ -66,6 +66,23 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// `NAME=VALUE`, or `NAME` for the value that this command has.
+pub(crate) fn variable_or_own(text: &str) -> Result<(String, String), String> {
+    if text.is_empty() || text.contains('=') {
+        return variable(text).map_err(|reason| match &*reason {
+            "expected NAME=VALUE" => "expected NAME=VALUE or NAME".to_owned(),
+            _ => reason,
+        });
+    }
+    match std::env::var(text) {
+        Ok(value) => Ok((text.to_owned(), value)),
+        Err(std::env::VarError::NotPresent) => Err(format!(
+            "{text} is not set here; set it, or write {text}=VALUE"
+        )),
+        Err(std::env::VarError::NotUnicode(_)) => Err(format!("the value of {text} is not UTF-8")),
+    }
+}
+
 fn port(text: &str) -> Result<(String, u16), String> {
     let parts = text.rsplit_once(':').filter(|(name, _)| !name.is_empty());
     let (name, port) = parts.ok_or("expected NAME:PORT, such as http:8080")?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// Option of the commands that can look into the directory of a `baton run`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(super) struct DataArgs {
     /// Data directory of a `baton run` to look into; no server is needed
     #[arg(long, value_name = "DIR")]

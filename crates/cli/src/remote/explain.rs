@@ -52,7 +52,7 @@ pub(crate) struct Explain {
 pub(super) async fn run(command: &Explain, client: &Client) -> CommandResult {
     let views = &[View::Bullpen, View::Arena, View::History];
     let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
-    let targets = selection::expand(&units)?;
+    let targets = selection::expand(&units, selection::EXPANDED_MAX)?;
     let listed = matches!(&*units, [Unit::Matches(_)]) || targets.len() > 1;
     let mut results = Sequence::new(command.json && listed);
     for target in targets {

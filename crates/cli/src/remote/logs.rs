@@ -3,18 +3,20 @@
 use std::io::{IsTerminal as _, Write};
 use std::time::Duration;
 
-use baton_client::{Client, ClientError, LogChunk, LogQuery, Stream, View};
+use baton_client::{Client, ClientError, LogChunk, LogQuery, Span, Stream, View};
 use baton_model::api::Instance;
 use baton_model::ids::InstanceId;
 use clap::Args;
+use futures_util::StreamExt as _;
 use futures_util::future::join_all;
+use futures_util::stream;
 
 use super::data::DataArgs;
 use super::details;
 use super::filters::InstanceFilterArgs;
 use super::runs::items::{self, ItemRef};
 use super::selection::{self, Failures};
-use super::waiting::{describe_state, retry_while_unreachable};
+use super::waiting::{describe_state, retry_while_unreachable, wait_quietly};
 use crate::connection::refused;
 use crate::ids;
 use crate::ids::{IdArg, Target};
@@ -26,6 +28,10 @@ use crate::text::count;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Instances that are followed at once: each is asked for twice per [`POLL_INTERVAL`].
 const FOLLOWED_MAX: usize = 50;
+/// Instances whose output is printed in one go: the largest array.
+const PRINTED_MAX: u64 = 1_000_000;
+/// Instances of which the output is read while that of an earlier one is printed.
+const READ_AHEAD: usize = 16;
 /// Timeout of one long-poll request for an item that has not started.
 const LONG_POLL: Duration = Duration::from_secs(1);
 
@@ -36,13 +42,14 @@ const LONG_POLL: Duration = Duration::from_secs(1);
 ///
 /// For a run, --task and --item select the item; its last instance is shown. They may be omitted if
 /// there is only one.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   baton logs i12
   baton logs i12 -f                  follow it to its end, across attempts
   baton logs i12 --stderr --attempt 1 --process fetch --run 0
   baton logs i1..i9
+  baton logs i1..i5000 --no-header > all.txt
   baton logs i1..i4 i12 -f           follow several at once
   baton logs --name nightly-report --state FAILED --since 1d
   baton logs r3 --task extract --item 1 -f")]
@@ -60,6 +67,9 @@ pub(crate) struct Logs {
     /// Follow the output until the instances have ended: at most 50
     #[arg(short, long)]
     follow: bool,
+    /// Of several instances, print their output alone: without a line before each
+    #[arg(long, conflicts_with = "follow")]
+    no_header: bool,
     /// Show standard output only
     #[arg(long, conflicts_with = "stderr")]
     stdout: bool,
@@ -104,25 +114,84 @@ pub(super) async fn run(command: &Logs, client: &Client) -> CommandResult {
     let views = &[View::Arena, View::History, View::Bullpen];
     let views = &views[..if command.follow { 3 } else { 2 }];
     let units = selection::resolve(&command.ids, &command.filter.filter(), views, client).await?;
-    let targets = selection::expand(&units)?;
+    let targets = selection::expand(&units, PRINTED_MAX)?;
     if let [target] = *targets {
         return one(target, false, command, client).await;
     }
     if command.follow {
         return follow_all(targets, command, client).await;
     }
+    let targets = stream::iter(targets);
+    let read = targets.map(|target| async move {
+        let begun = Beginning::read(target, command, client).await;
+        (target, begun)
+    });
+    print_in_order(read, command, client).await
+}
+
+/// Prints the output of instances that were just submitted: of one as it comes, of several in order, each when
+/// it has ended.
+pub(super) async fn print_as_they_end(client: &Client, span: Span) -> CommandResult {
+    let mut command = Logs::default();
+    if span.count() == 1 {
+        command.follow = true;
+        return one(Target::Instances(span), false, &command, client).await;
+    }
+    command.no_header = true;
+    let command = &command;
+    let ids = stream::iter(span.first.0..=span.last.0);
+    let read = ids.map(|id| async move {
+        let id = InstanceId(id);
+        let target = Target::Instances(selection::one_of(id));
+        let ended = wait_quietly(client, id).await.map_err(refused);
+        let begun = match ended {
+            Ok(_) => Beginning::read(target, command, client).await,
+            Err(failure) => Err(failure),
+        };
+        (target, begun)
+    });
+    print_in_order(read, command, client).await
+}
+
+/// Prints outputs in the order of their instances; the next ones are read meanwhile.
+async fn print_in_order<F>(
+    read: impl stream::Stream<Item = F>,
+    command: &Logs,
+    client: &Client,
+) -> CommandResult
+where
+    F: Future<Output = (Target, Result<Beginning, Failure>)>,
+{
+    let mut read = std::pin::pin!(read.buffered(READ_AHEAD));
     let mut failures = Failures::default();
-    for (place, target) in targets.into_iter().enumerate() {
-        if !command.json {
-            let mut out = Output::new();
-            let before = if place > 0 { "\n" } else { "" };
-            let header = format!("==> {target} <==");
-            writeln!(out, "{before}{}", out.paint(Style::Strong, &header))?;
-            out.done()?;
+    let mut is_first = true;
+    while let Some((target, begun)) = read.next().await {
+        let is_error = begun.as_ref().is_ok_and(Beginning::is_on_stderr_only);
+        if !command.json && !command.no_header {
+            print_header(target, is_first, is_error && !command.stderr)?;
         }
-        failures.record(one(target, true, command, client).await)?;
+        is_first = false;
+        let printed = match begun {
+            Ok(begun) => print(begun, true, command, client).await,
+            Err(failure) => Err(failure),
+        };
+        failures.record(printed)?;
     }
     failures.end()
+}
+
+/// Prints the line before the output of an instance, to where that goes.
+fn print_header(target: Target, is_first: bool, is_error: bool) -> CommandResult {
+    let before = if is_first { "" } else { "\n" };
+    let header = format!("==> {target} <==");
+    let mut out = Output::new();
+    if is_error {
+        // A closed standard error is ignored, as by `note`.
+        let _ = writeln!(std::io::stderr(), "{before}{header}");
+        return Ok(());
+    }
+    writeln!(out, "{before}{}", out.paint(Style::Strong, &header))?;
+    out.done()
 }
 
 /// Follows several at once, each to its end.
@@ -145,33 +214,82 @@ async fn follow_all(targets: Vec<Target>, command: &Logs, client: &Client) -> Co
 /// Prints the output of one instance, which is named with it if it is one of several.
 async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> CommandResult {
     let id = instance(target, command, client).await?;
-    let mut first = command.attempt;
+    let mut begun = Beginning::of(id, command);
     if command.follow {
-        first = Some(first_attempt(client, id, command).await?);
+        begun.first = Some(first_attempt(client, id, command).await?);
     }
-    let log = |stream, stderr, quiet| Log {
+    print(begun, several, command, client).await
+}
+
+/// The output of an instance, of which some may have been read.
+struct Beginning {
+    id: InstanceId,
+    /// The attempt to begin with.
+    first: Option<u32>,
+    stdout: Option<LogChunk>,
+    stderr: Option<LogChunk>,
+}
+
+impl Beginning {
+    const fn of(id: InstanceId, command: &Logs) -> Self {
+        Self {
+            id,
+            first: command.attempt,
+            stdout: None,
+            stderr: None,
+        }
+    }
+
+    /// Reads the first part of each stream that is wanted.
+    async fn read(target: Target, command: &Logs, client: &Client) -> Result<Self, Failure> {
+        let id = instance(target, command, client).await?;
+        let mut begun = Self::of(id, command);
+        let read = async |stream| {
+            let query = query(id, stream, command.attempt, command);
+            client.logs(&query).await.map_err(refused)
+        };
+        if !command.stderr {
+            begun.stdout = Some(read(Stream::Stdout).await?);
+        }
+        if !command.stdout {
+            begun.stderr = Some(read(Stream::Stderr).await?);
+        }
+        Ok(begun)
+    }
+
+    fn is_on_stderr_only(&self) -> bool {
+        let has = |chunk: &Option<LogChunk>| chunk.as_ref().is_some_and(|it| !it.bytes.is_empty());
+        has(&self.stderr) && !has(&self.stdout)
+    }
+}
+
+/// Prints what has been read, and the rest.
+async fn print(begun: Beginning, several: bool, command: &Logs, client: &Client) -> CommandResult {
+    let (id, first) = (begun.id, begun.first);
+    let log = |stream, stderr, quiet, read| Log {
         id,
         stream,
         first,
         printer: Printer::new(command, several.then_some(id), stream, stderr),
         quiet,
+        read,
     };
     let bytes = match (command.stdout, command.stderr) {
         (true, _) => {
-            log(Stream::Stdout, false, false)
+            log(Stream::Stdout, false, false, begun.stdout)
                 .print(command, client)
                 .await?
         }
         (_, true) => {
-            log(Stream::Stderr, false, false)
+            log(Stream::Stderr, false, false, begun.stderr)
                 .print(command, client)
                 .await?
         }
         _ => {
             // Each stream goes where the work itself has written it.
             let stderr = !command.json;
-            let stdout = log(Stream::Stdout, false, false).print(command, client);
-            let stderr = log(Stream::Stderr, stderr, true).print(command, client);
+            let stdout = log(Stream::Stdout, false, false, begun.stdout).print(command, client);
+            let stderr = log(Stream::Stderr, stderr, true, begun.stderr).print(command, client);
             if command.follow {
                 let (stdout, stderr) = tokio::try_join!(stdout, stderr)?;
                 stdout + stderr
@@ -180,7 +298,7 @@ async fn one(target: Target, several: bool, command: &Logs, client: &Client) -> 
             }
         }
     };
-    if bytes == 0 && !command.json {
+    if bytes == 0 && !command.json && !command.no_header {
         let text = explain_silence(client, id, command).await;
         let name = if several && command.follow {
             format!("{id}: ")
@@ -238,26 +356,34 @@ struct Log {
     printer: Printer,
     /// Leaves notes about attempts to the other stream.
     quiet: bool,
+    /// The first part, if it was read already.
+    read: Option<LogChunk>,
+}
+
+fn query(id: InstanceId, stream: Stream, attempt: Option<u32>, command: &Logs) -> LogQuery {
+    LogQuery {
+        instance: id,
+        stream,
+        attempt,
+        process: command.process.clone(),
+        run: command.run,
+        offset: 0,
+        cursor: None,
+    }
 }
 
 impl Log {
     /// Prints it to its end; returns the number of bytes.
     async fn print(mut self, command: &Logs, client: &Client) -> Result<u64, Failure> {
-        let mut query = LogQuery {
-            instance: self.id,
-            stream: self.stream,
-            attempt: self.first,
-            process: command.process.clone(),
-            run: command.run,
-            offset: 0,
-            cursor: None,
-        };
+        let mut query = query(self.id, self.stream, self.first, command);
         let mut bytes = 0;
         loop {
-            let piece = if command.follow {
-                retry_while_unreachable(note, || client.logs(&query)).await
-            } else {
-                client.logs(&query).await
+            let piece = match self.read.take() {
+                Some(read) => Ok(read),
+                None if command.follow => {
+                    retry_while_unreachable(note, || client.logs(&query)).await
+                }
+                None => client.logs(&query).await,
             };
             let piece = piece.map_err(refused)?;
             self.printer.print(&piece, query.offset)?;

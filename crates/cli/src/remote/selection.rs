@@ -21,7 +21,7 @@ use crate::text::grouped;
 const PAGE: u64 = 1_000;
 
 /// Instances that a command reads one by one.
-const EXPANDED_MAX: u64 = 1_000;
+pub(super) const EXPANDED_MAX: u64 = 1_000;
 
 /// The confirmation of a change to all instances that match a filter.
 #[derive(Debug, Args)]
@@ -170,8 +170,8 @@ pub(super) fn confirm(
     }
 }
 
-/// The instances of named and matching units, one by one; runs stay what they are.
-pub(super) fn expand(units: &[Unit]) -> Result<Vec<Target>, Failure> {
+/// The instances of named and matching units, one by one, if they are not too many; runs stay what they are.
+pub(super) fn expand(units: &[Unit], most: u64) -> Result<Vec<Target>, Failure> {
     let (mut all, mut count) = (Vec::new(), 0);
     for unit in units {
         let single;
@@ -189,10 +189,10 @@ pub(super) fn expand(units: &[Unit]) -> Result<Vec<Target>, Failure> {
         };
         for span in spans {
             count += span.count();
-            if count > EXPANDED_MAX {
+            if count > most {
                 return Err(Failure::usage(format!(
                     "more than {} instances; name fewer",
-                    grouped(EXPANDED_MAX)
+                    grouped(most)
                 )));
             }
             let one = |id| Target::Instances(one_of(InstanceId(id)));
@@ -425,10 +425,10 @@ mod tests {
     #[test]
     fn a_range_is_read_one_by_one_up_to_a_limit() {
         let units = [Unit::Range(span(1, 3)), Unit::Run(RunId(4))];
-        let expanded = expand(&units).expect("few");
+        let expanded = expand(&units, 4).expect("few");
         assert_eq!(expanded.len(), 4);
         assert_eq!(expanded[2], Target::Instances(span(3, 3)));
-        assert!(expand(&[Unit::Range(span(1, 1_001))]).is_err());
+        assert!(expand(&[Unit::Range(span(1, 1_001))], 1_000).is_err());
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(super) async fn run(command: &Show, client: &Client) -> CommandResult {
     } else {
         let views = &[View::Bullpen, View::Arena, View::History];
         let units = selection::resolve(&command.ids, &filter, views, client).await?;
-        (selection::expand(&units)?, true)
+        (selection::expand(&units, selection::EXPANDED_MAX)?, true)
     };
     let mut results = Sequence::new(command.json && several);
     for (place, target) in targets.into_iter().enumerate() {

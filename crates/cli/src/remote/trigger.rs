@@ -9,7 +9,8 @@ use baton_model::library::TaskName;
 use clap::Args;
 
 use super::library::{refused_entry, task_name};
-use super::{runs, submit};
+use super::runs;
+use super::submit::{self, Shows};
 use crate::ids::{self, Target};
 use crate::local::{pair, params};
 use crate::output::{CommandResult, Failure, Output, clean, note};
@@ -89,7 +90,7 @@ pub(super) async fn run(command: &Trigger, client: &Client) -> CommandResult {
     }
     match target {
         _ if !command.wait => out.done(),
-        Target::Instances(span) => submit::wait(client, span, command.json, out).await,
+        Target::Instances(span) => submit::wait(client, span, Shows::end(command.json), out).await,
         Target::Run(run) => runs::submit::wait(client, run, command.json, out).await,
     }
 }

@@ -13,9 +13,10 @@ use serde::Serialize;
 
 use super::filters::InstanceFilterArgs;
 use super::readiness::ReadinessReport;
+use super::runs;
 use super::selection::{self, Matches, Unit};
+use super::submit::{self, Shows};
 use super::waiting;
-use super::{runs, submit};
 use crate::connection::refused;
 use crate::ids;
 use crate::ids::IdArg;
@@ -131,9 +132,9 @@ async fn wait_for_all(units: &[Unit], json: bool, client: &Client) -> CommandRes
         let ended = match unit {
             Unit::Instance(id) => {
                 let one = selection::one_of(*id);
-                submit::wait(client, one, json, out).await
+                submit::wait(client, one, Shows::end(json), out).await
             }
-            Unit::Range(span) => submit::wait(client, *span, json, out).await,
+            Unit::Range(span) => submit::wait(client, *span, Shows::end(json), out).await,
             Unit::Run(run) => runs::submit::wait(client, *run, json, out).await,
             Unit::Matches(matches) => wait_for_matches(matches, json, out, client).await,
         };

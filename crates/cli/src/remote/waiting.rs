@@ -49,6 +49,17 @@ pub(crate) async fn wait_for_instance(
     }
 }
 
+/// Waits until an instance has ended, without a word.
+pub(crate) async fn wait_quietly(client: &Client, id: InstanceId) -> Result<Instance, ClientError> {
+    loop {
+        let wait = || client.wait(id, LONG_POLL);
+        let instance = retry_while_unreachable(|_| (), wait).await?;
+        if instance.state.is_terminal() {
+            return Ok(instance);
+        }
+    }
+}
+
 /// Shows the state of an instance, and for how long it has been waited for.
 pub(crate) fn show_state(progress: &mut Progress, instance: &Instance, began: Instant) {
     let mut line = Line::new();

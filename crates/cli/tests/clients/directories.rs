@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use baton_testing::cluster::Cluster;
-use baton_testing::command::{PORTS, baton, end, is_healthy, ready, run};
+use baton_testing::command::{Ended, PORTS, baton, end, is_healthy, ready, run};
 use baton_testing::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -130,12 +130,33 @@ fn a_command_for_the_server_of_this_host_runs_in_the_directory_of_its_submission
         client(&["logs", "i1"]).good(),
         format!("{}\n", here.display())
     );
+    // With what it needs to find its programs, as in an activated virtual environment.
+    let command = |args: &[&str]| {
+        let url = ["--url", &addresses.url];
+        let mut command = baton(project.path(), &[&url[..], args].concat());
+        let search = format!("/opt/venv/bin:{}", std::env::var("PATH").expect("set"));
+        command.env("PATH", search).env("HIDDEN", "x");
+        command
+    };
     client(&["submit", "--wait", "--sandbox", "--", "pwd"]).good();
     let sandbox = client(&["logs", "i2"]).good();
     assert!(sandbox.contains("/data/worker/work/i2.1."), "{sandbox}");
     let text = client(&["show", "i1"]).good();
     assert!(text.contains("directory  /"), "{text}");
     assert!(!text.contains("labels"), "{text}");
+
+    for (options, expected) in [
+        (&[][..], "/opt/venv/bin -"),
+        (&["--export", "NONE"], "none -"),
+        (&["--export", "HIDDEN"], "none x"),
+        (&["--export=ALL"], "/opt/venv/bin x"),
+    ] {
+        let script =
+            "case $PATH in /opt/venv/bin:*) p=${PATH%%:*};; *) p=none;; esac; echo $p ${HIDDEN:--}";
+        let line = [&["submit", "--wait", "--logs"], options, &["--", script]].concat();
+        let shown: Ended = command(&line).output().expect("it ends").into();
+        assert_eq!(shown.good().trim(), expected, "{options:?}");
+    }
 
     // A worker that does not allow the directory is named: at its start, and by each submission.
     let log = place.path().join("vm.log");

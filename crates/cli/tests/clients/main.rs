@@ -22,6 +22,7 @@ mod run;
 mod schedule;
 mod selection;
 mod stores;
+mod submissions;
 mod tls;
 mod tokens;
 mod ui;

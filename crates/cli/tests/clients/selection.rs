@@ -90,7 +90,7 @@ fn an_array_has_an_element_for_each_line_and_each_json_value() {
     let (task, sizes) = (cluster.path("each.yaml"), cluster.path("sizes.json"));
     let (task, sizes) = (task.display().to_string(), sizes.display().to_string());
     let args = ["submit", &task, "--from-json", &sizes, "--wait"];
-    assert_eq!(cluster.run(&args).good(), "i3..i4 (2 instances)\n");
+    assert_eq!(cluster.run(&args).good(), "i3..i4\n");
     assert_eq!(cluster.run(&["logs", "i4"]).good(), "2 1 {\"size\":2}\n");
     let shown = cluster.run(&["show", "i4"]).good();
     assert!(shown.contains("item       {\"size\":2}"), "{shown}");

@@ -42,10 +42,15 @@ pub(in super::super) async fn run(
     file: &WorkflowFile,
     params: &[(String, String)],
     args: WaitArgs,
+    key: Option<&str>,
     client: &Client,
 ) -> CommandResult {
     let submit = request(file, params)?;
-    let answer = client.submit_run(&submit).await.map_err(refused)?;
+    let answer = match key {
+        Some(key) => client.submit_run_once(&submit, key).await,
+        None => client.submit_run(&submit).await,
+    };
+    let answer = answer.map_err(refused)?;
     let run = accepted_run(&answer)?;
     print_accepted(client, run, &answer, &run.to_string(), args).await
 }

@@ -31,6 +31,9 @@ pub(super) struct ArrayArgs {
     /// with the element in BATON_ITEM, and as {{ item }} or {{ item.KEY }} in the command
     #[arg(long, value_name = "FILE")]
     from_json: Option<PathBuf>,
+    /// Run at most N elements of the array at the same time
+    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_concurrent: Option<u32>,
 }
 
 /// Indices, parsed and as they were written.
@@ -78,9 +81,22 @@ impl ArrayArgs {
 
     /// The part of a request that describes the array.
     pub(super) fn request(&self) -> Result<api::Submit<Value>, Failure> {
-        let mut request = api::Submit::default();
+        let mut request = api::Submit {
+            max_concurrent: self.max_concurrent,
+            ..api::Submit::default()
+        };
+        if self.max_concurrent.is_some() && !self.is_some() {
+            return Err(Failure::usage(
+                "-j applies to arrays only: --array, --each-line or --from-json",
+            ));
+        }
         if let Some(array) = &self.array {
-            request.max_concurrent = array.max_concurrent;
+            if array.max_concurrent.is_some() && self.max_concurrent.is_some() {
+                return Err(Failure::usage(
+                    "name the number of elements at the same time once: with -j, or after %",
+                ));
+            }
+            request.max_concurrent = request.max_concurrent.or(array.max_concurrent);
             match *array.ranges {
                 [(from, to)] => request.array = Some(Indices { from, to }),
                 _ => request.indices = Some(array.text.clone()),
@@ -178,6 +194,19 @@ mod tests {
             array: Some(array(text).expect(text)),
             ..ArrayArgs::default()
         };
+        let both = ArrayArgs {
+            max_concurrent: Some(2),
+            ..args("1-9%3")
+        };
+        assert!(
+            both.request().is_err(),
+            "which of the two counts is not clear"
+        );
+        let alone = ArrayArgs {
+            max_concurrent: Some(2),
+            ..ArrayArgs::default()
+        };
+        assert!(alone.request().is_err(), "there is no array");
         let plain = args("1-9").request().expect("good");
         assert_eq!(plain.array, Some(Indices { from: 1, to: 9 }));
         let list = args("1-9,12").request().expect("good");

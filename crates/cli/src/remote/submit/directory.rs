@@ -13,9 +13,10 @@ use crate::output::{Failure, clean, note};
 const SANDBOX: &str = "sandbox";
 
 /// The directory of submitted work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Directory {
     /// That of the task.
+    #[default]
     Unchanged,
     /// An empty one of its own.
     Sandbox,

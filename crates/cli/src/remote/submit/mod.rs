@@ -2,6 +2,7 @@
 
 mod array;
 mod directory;
+mod environment;
 mod task;
 
 use std::io::Write;
@@ -16,12 +17,13 @@ use clap::{Args, ValueEnum};
 
 use self::array::ArrayArgs;
 use self::directory::Directory;
+use self::environment::{Environment, Export};
 use super::runs::submit::WaitArgs;
-use super::waiting;
+use super::{logs, waiting};
 use crate::check::check_all;
 use crate::connection::refused;
 use crate::ids;
-use crate::local::{pair, params, variable};
+use crate::local::{pair, params, variable, variable_or_own};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 use crate::text::{count, shell};
 
@@ -38,6 +40,10 @@ Examples:
   baton submit --label zone=eu --timeout 1h --json -- make
   baton submit --array 1-20 --output 'part-%a.txt' -- ./count.sh
   baton submit --cwd /data/project -- make -j4
+  baton submit --wait --logs -E STAGE -- ./deploy.sh
+  ls *.csv | baton submit --each-line - -j 4 --wait --logs -- wc -l '{{ item }}' > counts.txt
+  parts=$(baton submit --array 1-9 -- ./part.sh); baton submit --after $parts -- ./join.sh
+  baton submit --idempotency-key report-2026-11-15 report.yaml   repeated, it submits once
 
 A command runs in the directory of its submission, if scheduler and worker are those of `baton up` on
 this host and of this user; otherwise, like every task file without `cwd`, in an empty directory of its
@@ -76,6 +82,14 @@ pub(crate) struct Submit {
     /// Run in its sandbox: the same as --cwd sandbox
     #[arg(long, conflicts_with = "cwd")]
     sandbox: bool,
+    /// Variables to take from the environment of this command: NONE, ALL or names [default: of a command that
+    /// runs in the directory of its submission PATH, VIRTUAL_ENV, CONDA_PREFIX, LANG, LC_ALL and TZ, otherwise
+    /// NONE]
+    #[arg(long, value_name = "NONE|ALL|NAME,…", value_parser = environment::export)]
+    export: Option<Export>,
+    /// Idempotency key: a repeated submission with the same key submits nothing, and prints the same id
+    #[arg(long, value_name = "TEXT")]
+    idempotency_key: Option<String>,
     /// Check the file or the command, show what is in it, and submit nothing
     #[arg(long, conflicts_with_all = ["wait", "watch"])]
     dry_run: bool,
@@ -85,6 +99,10 @@ pub(crate) struct Submit {
     /// Show live progress of a workflow until it has ended, and exit with its status
     #[arg(long)]
     watch: bool,
+    /// With --wait, print the output of the work: of one instance as it comes, of an array in order, each element
+    /// when it has ended
+    #[arg(long, requires = "wait", conflicts_with = "json")]
+    logs: bool,
     /// Print JSON; with --wait, also the ended work, one object per line
     #[arg(long)]
     json: bool,
@@ -143,8 +161,8 @@ struct TaskOptions {
     /// Timeout of an attempt, such as 90s or 1h30m
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Environment variable; may be repeated
-    #[arg(short = 'E', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    /// Environment variable; NAME alone has the value of this command's; may be repeated
+    #[arg(short = 'E', long = "env", value_name = "NAME[=VALUE]", value_parser = variable_or_own)]
     env: Vec<(String, String)>,
     /// Secret of its owner, as a file below $BATON_SECRETS; may be repeated
     #[arg(long = "secret", value_name = "NAME")]
@@ -216,18 +234,18 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
             ));
         }
         (Some(file), []) => {
-            let directory = directory::named(command)?;
-            task::from_file(file, &command.options, &directory)?
+            let environment = Environment::new(directory::named(command)?, command)?;
+            task::from_file(file, &command.options, &environment)?
         }
         (None, words) => {
             let items = command.array.has_items();
             // Errors of the command line come first.
-            task::from_command(words, &command.options, &Directory::Unchanged, items)?;
-            let directory = match directory::named(command)? {
-                Directory::Unchanged => directory::own(client).await?,
-                named => named,
-            };
-            task::from_command(words, &command.options, &directory, items)?
+            let mut environment = Environment::new(directory::named(command)?, command)?;
+            task::from_command(words, &command.options, &environment, items)?;
+            if environment.directory == Directory::Unchanged {
+                environment.place(directory::own(client).await?, command);
+            }
+            task::from_command(words, &command.options, &environment, items)?
         }
     };
     let submit = api::Submit {
@@ -237,23 +255,42 @@ pub(super) async fn run(command: &Submit, client: &Client) -> CommandResult {
         max_fails: command.max_fails,
         ..command.array.request()?
     };
-    let submitted = client.submit(&submit).await.map_err(refused)?;
+    let submitted = match &command.idempotency_key {
+        Some(key) => client.submit_once(&submit, key).await,
+        None => client.submit(&submit).await,
+    };
+    let submitted = submitted.map_err(refused)?;
     let span = span(&submitted)?;
     let mut out = Output::new();
+    // The id alone, for `J=$(baton submit …)`.
+    let what = match span.count() {
+        1 => span.first.to_string(),
+        _ => span.to_string(),
+    };
     match (command.json, command.wait) {
         (true, false) => out.json(&submitted)?,
         (true, true) => out.json_line(&submitted)?,
-        (false, _) => writeln!(out, "{}", ids::describe(span))?,
+        // Beside its output the id would be a line of it.
+        (false, _) if command.logs => note(&ids::describe(span)),
+        (false, _) => writeln!(out, "{what}")?,
     }
     // The id is printed before waiting.
     out.flush()?;
+    if span.count() > 1 && !command.json && !command.logs {
+        note(&count(span.count(), "instance", "instances"));
+    }
     if command.wait {
-        let what = if span.count() == 1 {
-            span.first.to_string()
-        } else {
-            span.to_string()
+        let ended = async {
+            if command.logs {
+                logs::print_as_they_end(client, span).await?;
+            }
+            let shows = Shows {
+                json: command.json,
+                output: command.logs,
+            };
+            wait(client, span, shows, out).await
         };
-        return waiting::interruptible(&what, wait(client, span, command.json, out)).await;
+        return waiting::interruptible(&what, ended).await;
     }
     out.done()
 }
@@ -277,17 +314,17 @@ fn load(path: &Path) -> Result<AnyFile, Failure> {
 /// Checks as much as can be known without a scheduler.
 fn dry_run(command: &Submit) -> CommandResult {
     let instances = command.array.count()?;
-    let directory = directory::named(command)?;
+    let environment = Environment::new(directory::named(command)?, command)?;
     match (&command.file, &*command.command) {
         (Some(path), []) => {
             if let AnyFile::Task(_) = load(path)? {
-                task::from_file(path, &command.options, &directory)?;
+                task::from_file(path, &command.options, &environment)?;
             }
             check_all(std::slice::from_ref(path), &command.params, command.json)
         }
         (None, words @ [_, ..]) => {
             let items = command.array.has_items();
-            let task = task::from_command(words, &command.options, &directory, items)?;
+            let task = task::from_command(words, &command.options, &environment, items)?;
             let mut out = Output::new();
             if command.json {
                 out.json(&task)?;
@@ -319,20 +356,38 @@ pub(super) fn span(submitted: &SubmitReply) -> Result<Span, Failure> {
     })
 }
 
+/// How the end of awaited work is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shows {
+    json: bool,
+    /// Its output was printed, the last lines of standard error with it.
+    output: bool,
+}
+
+impl Shows {
+    /// The end alone.
+    pub(super) const fn end(json: bool) -> Self {
+        let output = false;
+        Self { json, output }
+    }
+}
+
 pub(super) async fn wait(
     client: &Client,
     span: Span,
-    json: bool,
+    shows: Shows,
     mut out: Output,
 ) -> CommandResult {
     let code = if span.count() == 1 {
         let instance = waiting::wait_for_instance(client, span.first)
             .await
             .map_err(refused)?;
-        if json {
+        if shows.json {
             out.json_line(&instance)?
         } else {
             note(&describe_end(&instance));
+        }
+        if !shows.json && !shows.output {
             waiting::print_tail(&instance);
         }
         waiting::exit_code(&instance)
@@ -340,7 +395,7 @@ pub(super) async fn wait(
         let summary = waiting::wait_for_range(client, span)
             .await
             .map_err(refused)?;
-        if json {
+        if shows.json {
             out.json_line(&summary)?
         } else {
             note(&describe_ends(span, &summary))
@@ -367,10 +422,11 @@ fn describe_ends(span: Span, summary: &RangeSummary) -> String {
 
 async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> CommandResult {
     let is_array = command.array.is_some() || !command.after.is_empty();
-    if is_array || command.sandbox || command.options != TaskOptions::default() {
+    let is_task = command.export.is_some() || command.options != TaskOptions::default();
+    if is_array || command.sandbox || is_task || command.logs {
         return Err(Failure::usage(
             "options of a task do not apply to a workflow; set them in its file. Only -p, --wait, \
-             --watch and --json apply",
+             --watch, --idempotency-key and --json apply",
         ));
     }
     let args = WaitArgs {
@@ -378,7 +434,8 @@ async fn workflow(command: &Submit, file: &WorkflowFile, client: &Client) -> Com
         watch: command.watch,
         json: command.json,
     };
-    super::runs::submit::run(file, &command.params, args, client).await
+    let key = command.idempotency_key.as_deref();
+    super::runs::submit::run(file, &command.params, args, key, client).await
 }
 
 /// Describes the outcome of an awaited instance.

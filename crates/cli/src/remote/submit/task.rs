@@ -10,6 +10,7 @@ use baton_core::workflow::template::escape;
 use serde_json::{Map, Value, json};
 
 use super::directory::Directory;
+use super::environment::Environment;
 use super::{Exclusive, Pin, TaskOptions};
 use crate::output::Failure;
 
@@ -20,11 +21,11 @@ const COMMAND_LINE: &str = "command line";
 pub(super) fn from_file(
     path: &Path,
     options: &TaskOptions,
-    directory: &Directory,
+    environment: &Environment,
 ) -> Result<Value, Failure> {
     let file = baton_files::load(path).map_err(Failure::usage)?;
     let mut task = object(file.to_json());
-    apply_options(&mut task, options, directory);
+    apply_options(&mut task, options, environment);
     check(task, &path.display().to_string())
 }
 
@@ -32,7 +33,7 @@ pub(super) fn from_file(
 pub(super) fn from_command(
     words: &[String],
     options: &TaskOptions,
-    directory: &Directory,
+    environment: &Environment,
     has_items: bool,
 ) -> Result<Value, Failure> {
     let template = |text: &str| {
@@ -48,7 +49,7 @@ pub(super) fn from_command(
         words => words.iter().map(|word| template(word)).collect(),
     };
     let mut task = object(json!({ "task": name(words), "run": run }));
-    apply_options(&mut task, options, directory);
+    apply_options(&mut task, options, environment);
     check(task, COMMAND_LINE)
 }
 
@@ -111,7 +112,7 @@ fn name(words: &[String]) -> String {
     }
 }
 
-fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory: &Directory) {
+fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, environment: &Environment) {
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             task.insert(key.to_owned(), value);
@@ -135,7 +136,7 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
     let text = |text: &Option<String>| text.as_deref().map(|text| Value::from(escape(text)));
     set("stdout", text(&options.output));
     set("stderr", text(&options.error));
-    match directory {
+    match &environment.directory {
         Directory::Unchanged => {}
         Directory::Sandbox => {
             task.remove("cwd");
@@ -182,6 +183,12 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, directory
     }
     for (name, count) in &options.resources {
         insert_into(task, "resources", name, number(count));
+    }
+    for (name, value) in &environment.variables {
+        let file = task.get("env").and_then(|env| env.get(name));
+        if file.is_none() {
+            insert_into(task, "env", name, escape(value).into());
+        }
     }
     for (name, value) in &options.env {
         insert_into(task, "env", name, escape(value).into());
@@ -238,7 +245,7 @@ mod tests {
         from_command(
             &words(line),
             &TaskOptions::default(),
-            &Directory::Unchanged,
+            &Environment::default(),
             false,
         )
         .expect("a good command")
@@ -317,7 +324,10 @@ mod tests {
             from_command(
                 &words(&["x", "y"]),
                 &options,
-                &Directory::Path("/d".to_owned()),
+                &Environment {
+                    directory: Directory::Path("/d".to_owned()),
+                    variables: pairs(&[("A", "here"), ("B", "{{there}}")]),
+                },
                 false
             )
             .expect("it is good"),
@@ -337,7 +347,7 @@ mod tests {
                 "timeout": "1h",
                 "time_request": "30m",
                 "warn": { "signal": "USR1", "before": "60s" },
-                "env": { "A": "{{{{b}}" },
+                "env": { "A": "{{{{b}}", "B": "{{{{there}}" },
                 "exclusive": "strict",
                 "lost_after": "10m",
             })
@@ -357,7 +367,7 @@ mod tests {
             ..TaskOptions::default()
         };
         assert_eq!(
-            from_file(&path, &options, &Directory::Unchanged).expect("it is good"),
+            from_file(&path, &options, &Environment::default()).expect("it is good"),
             json!({
                 "task": "t",
                 "run": "x",
@@ -379,7 +389,7 @@ mod tests {
             message(from_command(
                 &words(&["x"]),
                 &options,
-                &Directory::Unchanged,
+                &Environment::default(),
                 false
             )),
             "command line: resources.cpu\n  expected a number, found a string\n  hint: write a \
@@ -389,7 +399,7 @@ mod tests {
         let missing = from_file(
             Path::new("no-such.yaml"),
             &TaskOptions::default(),
-            &Directory::Unchanged,
+            &Environment::default(),
         );
         assert!(message(missing).starts_with("no-such.yaml\n  the file cannot be read"));
     }
