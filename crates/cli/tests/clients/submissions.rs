@@ -97,7 +97,7 @@ fn a_repeated_submission_with_a_key_is_one() {
     assert_eq!(submit("true").good(), "i1\n");
     assert_eq!(submit("true").good(), "i1\n");
     let other = submit("false");
-    assert_eq!(other.code, Some(3), "{other:?}");
+    assert_eq!(other.code, Some(2), "{other:?}");
     assert!(other.err.contains("another request"), "{other:?}");
 
     let workflow = "workflow: w\ntasks: { a: { run: 'true' } }\n";

@@ -368,5 +368,10 @@ pub(crate) fn a_run_with_many_items_is_gone_before_all_of_them_are(open: Open<'_
     assert_eq!(running.store.stored_run(running.run), Ok(None));
     assert!(running.items().is_empty());
     assert!(!prune(&running, u64::MAX, 0, usize::MAX).more);
-    assert_eq!(prune(&running, u64::MAX, 0, 9), PruneReport::default());
+    // A database may return space at any time, of what was removed before.
+    let nothing = PruneReport {
+        returned: 0,
+        ..prune(&running, u64::MAX, 0, 9)
+    };
+    assert_eq!(nothing, PruneReport::default());
 }
