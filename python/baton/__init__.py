@@ -49,6 +49,7 @@ from ._records.views import (
     RunTask,
     Secret,
     Submitter,
+    WaitGroup,
     Worker,
 )
 from ._workflows.tasks import Output, Task, Template
@@ -111,6 +112,7 @@ __all__ = [
     "TaskFunction",
     "Template",
     "Tick",
+    "WaitGroup",
     "WaitTimeout",
     "Waited",
     "Worker",

@@ -88,6 +88,15 @@ def test_what_is_late_has_an_alarm_until_it_ends(client: Client) -> None:
     until("it ends", lambda: all(each.subject != late.id for each in client.alarms()))
 
 
+def test_what_waits_is_counted_by_its_reason(client: Client) -> None:
+    waiting = client.submit("true", name="huge", owner="patient", resources={"cpu": 90_000})
+    (group,) = client.wait_groups("patient")
+    assert (group.count, group.first, group.reason) == (1, waiting.id, "never-fits")
+    assert "90000 cores" in group.text
+    assert waiting.cancel()
+    assert client.wait_groups("patient") == []
+
+
 def test_a_task_file_takes_other_fields(client: Client) -> None:
     file = {"task": "file", "run": "echo $A $B", "env": {"A": "a", "B": "b"}}
     instance = client.submit(file, env={"B": "changed"}, name="renamed")

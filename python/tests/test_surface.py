@@ -23,7 +23,7 @@ Alarm Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError
 ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Fleet FleetJob Handle Instance
 InstanceFailed ItemCounts Library Limit MeasuredUse Output Problem Process RemoteTraceback Run
 RunConflict RunEdge RunFailed RunItem RunProblem RunTask Secret Server Submitter Task TaskFunction Template
-Tick WaitTimeout Waited Worker Workflow WorkflowError as_completed task up wait
+Tick WaitGroup WaitTimeout Waited Worker Workflow WorkflowError as_completed task up wait
 """.split()
 
 #: `baton.call` is started by workers, and not imported; so is `baton.__main__`, by `-m baton`.

@@ -37,6 +37,7 @@ mod servers;
 mod tokens;
 mod transport;
 mod usage;
+mod waits;
 
 pub use error::ClientError;
 pub use events::{EventMessage, EventQuery, EventStream};

@@ -27,7 +27,16 @@ from .._handles.run import Run
 from .._handles.several import Several
 from .._handles.waiting import Waited
 from .._records.events import EventStream
-from .._records.views import ENDED, Alarm, Fleet, FleetJob, Limit, Secret, Worker
+from .._records.views import (
+    ENDED,
+    Alarm,
+    Fleet,
+    FleetJob,
+    Limit,
+    Secret,
+    WaitGroup,
+    Worker,
+)
 from .._transport.settings import Cert
 from .._transport.transport import Transport
 from ..errors import BatonError, Problem, RunConflict, WorkflowError
@@ -301,6 +310,11 @@ class Client(Submitter, Several):
         """All known workers, with what their attempts have claimed, and what they use."""
         path = self.transport.at("workers", end="/")
         return [Worker.read(each) for each in self.pages(path, {})]
+
+    def wait_groups(self, owner: Optional[str] = None) -> List[WaitGroup]:
+        """What queued instances wait for: a group for each reason, the largest first."""
+        path = self.transport.at("bullpen", "reasons")
+        return [WaitGroup.read(each) for each in self.pages(path, {"owner": owner})]
 
     def alarms(self, owner: Optional[str] = None) -> List[Alarm]:
         """What is late, slow, short or stuck now, the oldest first: 1,000 alarms at most."""

@@ -131,6 +131,29 @@ class Alarm:
 
 
 @dataclass(frozen=True)
+class WaitGroup:
+    """Queued instances that wait for the same."""
+
+    count: int
+    #: The first of them, such as `i7`.
+    first: str
+    #: The reason in a word, as `explain` has it.
+    reason: str
+    #: The reason as a sentence, with a hint.
+    text: str
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> WaitGroup:
+        """Reads the server's JSON."""
+        return cls(
+            count=data["count"],
+            first=data["first"],
+            reason=data["reason"],
+            text=data["text"],
+        )
+
+
+@dataclass(frozen=True)
 class Secret:
     """A secret, without its value."""
 

@@ -3,15 +3,15 @@
 use std::io::Write;
 
 use baton_client::{Client, PageOptions, View};
-use baton_model::api::{Instance, InstanceFilter};
+use baton_model::api::{Instance, InstanceFilter, WaitGroup};
 use baton_model::state::UniversalState;
 use clap::Args;
 
 use super::filters::InstanceFilterArgs;
 use crate::connection::refused;
-use crate::output::{CommandResult, Failure, Output, note};
-use crate::table::Table;
-use crate::text::count;
+use crate::output::{CommandResult, Failure, Output, Style, clean, note};
+use crate::table::{Cell, Table};
+use crate::text::{count, grouped};
 use crate::time::now;
 use crate::views::rows;
 
@@ -47,9 +47,13 @@ const HISTORY_ORDERS: &str = "Order of the rows: -ended, or ended for the oldest
 #[command(after_help = "\
 Examples:
   baton bullpen
+  baton bullpen --reasons            what waits, and for what: a row for each reason
   baton bullpen --owner analytics --all --json | jq '.[].id'
   baton explain i12                  why an instance is queued")]
 pub(crate) struct Bullpen {
+    /// One row for each reason to wait, with the number of instances: of all, or of an --owner
+    #[arg(long)]
+    reasons: bool,
     #[command(flatten)]
     args: ListArgs,
 }
@@ -107,7 +111,60 @@ pub(super) const fn view_of(state: UniversalState) -> Option<View> {
 }
 
 pub(super) async fn bullpen(command: &Bullpen, client: &Client) -> CommandResult {
+    if command.reasons {
+        return reasons(&command.args, client).await;
+    }
     list(View::Bullpen, &command.args, client).await
+}
+
+/// Columns of [`wait_group`].
+pub(super) const WAIT_GROUP: &[&str] = &["COUNT", "FIRST", "REASON"];
+
+/// A row for instances that wait for the same.
+pub(super) fn wait_group(group: &WaitGroup) -> Vec<Cell> {
+    vec![
+        Cell::from(grouped(group.count)),
+        Cell::new(clean(&group.first), Style::Strong),
+        clean(&group.text).into(),
+    ]
+}
+
+async fn reasons(args: &ListArgs, client: &Client) -> CommandResult {
+    let filter = args.filter.filter();
+    let by_owner = InstanceFilter {
+        owner: filter.owner.clone(),
+        ..InstanceFilter::default()
+    };
+    if filter != by_owner {
+        return Err(Failure::usage(
+            "--reasons counts all that waits, or all of an --owner; other filters do not apply",
+        ));
+    }
+    let owner = filter.owner.as_deref();
+    let (groups, total) = client.wait_groups(owner).await.map_err(refused)?;
+    let mut out = Output::new();
+    if args.json {
+        out.json(&groups)?;
+        return out.done();
+    }
+    if groups.is_empty() {
+        note(&empty_notice(View::Bullpen, &filter));
+        return Ok(());
+    }
+    let mut table = Table::headed(WAIT_GROUP);
+    for group in &groups {
+        table.row(wait_group(group));
+    }
+    table.print(&mut out)?;
+    out.done()?;
+    let counted: u64 = groups.iter().map(|group| group.count).sum();
+    if counted < total {
+        let others = count(total - counted, "other instance", "other instances");
+        note(&format!(
+            "{others} of small classes: see `baton explain ID`"
+        ));
+    }
+    Ok(())
 }
 
 pub(super) async fn arena(command: &Arena, client: &Client) -> CommandResult {

@@ -1,11 +1,11 @@
 //! `baton status`: one screen of everything.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use baton_client::{Client, PageOptions, View};
 use baton_model::api::{
-    Alarm, Instance, InstanceFilter, NotificationChannel, Readiness, Run, RunFilter, Worker,
+    Alarm, Instance, InstanceFilter, NotificationChannel, Readiness, Run, RunFilter, WaitGroup,
+    Worker,
 };
 use baton_model::state::{UniversalState, WorkerState};
 use baton_model::time::{Millis, Wall};
@@ -24,8 +24,6 @@ use crate::views::total;
 
 /// Rows of each part.
 const ROWS: usize = 5;
-/// Queued instances and ranges whose reasons are asked for.
-const EXPLAINED_MAX: usize = 20;
 /// Runs among which those in progress are searched.
 const RUNS_MAX: usize = 50;
 /// Failures that are older are not shown.
@@ -89,16 +87,8 @@ struct Part {
 #[derive(Serialize)]
 struct Waiting {
     total: u64,
-    /// The most frequent first, among the first ones of the queue.
-    reasons: Vec<WaitReason>,
-}
-
-#[derive(Serialize)]
-struct WaitReason {
-    text: String,
-    count: u64,
-    /// One that waits for it.
-    example: String,
+    /// The most frequent first.
+    reasons: Vec<WaitGroup>,
 }
 
 #[derive(Serialize)]
@@ -145,7 +135,7 @@ async fn read(client: &Client) -> Result<Overview, Failure> {
     let workers = client.workers().await.map_err(refused)?;
     let running = part(View::Arena, Some(UniversalState::Running), ROWS, client).await?;
     let launched = part(View::Arena, Some(UniversalState::Launched), 1, client).await?;
-    let queued = part(View::Bullpen, None, EXPLAINED_MAX, client).await?;
+    let (reasons, waiting) = client.wait_groups(None).await.map_err(refused)?;
     let failed = part(View::History, Some(UniversalState::Failed), ROWS, client).await?;
     let since = now().0.saturating_sub(LATELY.0);
     let mut failed = failed.items;
@@ -169,8 +159,8 @@ async fn read(client: &Client) -> Result<Overview, Failure> {
         scheduler,
         workers,
         waiting: Waiting {
-            total: queued.total,
-            reasons: reasons(&queued.items, client).await,
+            total: waiting,
+            reasons,
         },
         running,
         launched: launched.total,
@@ -208,38 +198,6 @@ async fn part(
             items: page.items,
         },
     ))
-}
-
-/// Groups the first ones of the queue by what they wait for, whatever their place in it. One that has
-/// left it is skipped.
-async fn reasons(queued: &[Instance], client: &Client) -> Vec<WaitReason> {
-    let mut by_text = BTreeMap::<String, WaitReason>::new();
-    let mut classes = BTreeSet::new();
-    for row in queued {
-        let Ok(id) = ids::instance(&row.id) else {
-            continue;
-        };
-        let Ok(found) = client.explain(id).await else {
-            continue;
-        };
-        // All of a class wait for the same, also those behind the first ones.
-        let count = match found.class.zip(found.class_waiting) {
-            Some((class, waiting)) if classes.insert(class.clone()) => waiting,
-            Some(_) => 0,
-            None => row.count,
-        };
-        let text = found.first_waits_for.unwrap_or(found.text);
-        let reason = by_text.entry(text.clone()).or_insert(WaitReason {
-            text,
-            count: 0,
-            example: row.id.clone(),
-        });
-        reason.count += count;
-    }
-    let mut reasons: Vec<WaitReason> = by_text.into_values().collect();
-    reasons.sort_by_key(|reason| std::cmp::Reverse(reason.count));
-    reasons.truncate(ROWS);
-    reasons
 }
 
 /// The latest runs that have not ended, with their progress.
@@ -303,19 +261,16 @@ fn print(overview: &Overview, out: &mut Output) -> CommandResult {
     let running = overview.running.items.iter();
     let running = running.map(|instance| rows::instance(instance, now));
     section("running", rows::INSTANCE, running.collect(), out)?;
-    let waiting = overview.waiting.reasons.iter().map(|reason| {
-        vec![
-            Cell::from(grouped(reason.count)),
-            Cell::new(clean(&reason.example), Style::Strong),
-            clean(&reason.text).into(),
-        ]
-    });
-    section(
-        "waiting",
-        &["COUNT", "FIRST", "REASON"],
-        waiting.collect(),
-        out,
-    )?;
+    let reasons = &overview.waiting.reasons;
+    let waiting = reasons.iter().take(ROWS).map(super::list::wait_group);
+    let title = match reasons.len().saturating_sub(ROWS) {
+        0 => "waiting".to_owned(),
+        more => format!(
+            "waiting ({}: baton bullpen --reasons)",
+            count(more as u64, "more reason", "more reasons")
+        ),
+    };
+    section(&title, super::list::WAIT_GROUP, waiting.collect(), out)?;
     let failed = overview.failed.iter();
     let failed = failed.map(|instance| rows::instance(instance, now));
     section(

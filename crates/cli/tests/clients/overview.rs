@@ -132,6 +132,33 @@ fn waiting_items_are_grouped_by_their_reason() {
         text.starts_with("worker w1 comes nearest, but lacks 1 core"),
         "{text}"
     );
+    // What is submitted last is counted, too.
+    let elsewhere = ["submit", "--label", "zone=moon", "--", "true"];
+    let elsewhere = [&elsewhere[..1], &["--owner", "ann"], &elsewhere[1..]].concat();
+    cluster.run(&elsewhere).good();
+    let after = ["submit", "--after", "i1", "--array", "1-40", "--", "true"];
+    cluster.run(&after).good();
+    let rows = cluster.run(&["bullpen", "--reasons", "--json"]).json();
+    let counts: Vec<_> = rows.as_array().expect("a list").iter().collect();
+    let counts = counts
+        .iter()
+        .map(|it| (&it["count"], &it["first"], &it["reason"]));
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(
+        counts,
+        [
+            (&json!(40), &json!("i33"), &json!("after")),
+            (&json!(30), &json!("i2"), &json!("room")),
+            (&json!(1), &json!("i32"), &json!("no-match")),
+        ]
+    );
+    let of_ann = cluster
+        .run(&["bullpen", "--reasons", "--owner", "ann"])
+        .good();
+    assert_eq!(of_ann.lines().count(), 2, "{of_ann}");
+    assert!(of_ann.contains("zone is moon"), "{of_ann}");
+    let refused = cluster.run(&["bullpen", "--reasons", "--name", "x"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
     let last = cluster.run(&["explain", "i31"]).good();
     assert!(
         last.contains("29 instances of the same class are ahead"),

@@ -19,7 +19,7 @@ use crate::placement::{
     Arrival, Availability, Backlog, Decision, Demand, JobShape, LimitUse, Placement, PlacementError,
 };
 use crate::timers::Timers;
-use crate::wait::{Exclusion, Wait, WaitReason};
+use crate::wait::{ClassId, Exclusion, Wait, WaitReason};
 
 /// Within this time two submissions count as equally old. Shorter than people notice, longer than a
 /// script needs to submit several tasks.
@@ -293,6 +293,21 @@ impl Bullpen {
     /// The first in line of each owner, priority and class.
     pub(crate) fn heads(&self) -> impl Iterator<Item = InstanceId> + '_ {
         self.placement.heads()
+    }
+
+    /// As [`Placement::queues`].
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (ClassId, u64, InstanceId)> + '_ {
+        self.placement.queues()
+    }
+
+    /// Instances in backoff, and when it ends.
+    pub(crate) const fn in_backoff(&self) -> &BTreeMap<InstanceId, Mono> {
+        &self.backoff_until
+    }
+
+    /// Ranges that placement has no room for.
+    pub(crate) fn overflow(&self) -> impl Iterator<Item = (InstanceId, InstanceId)> + '_ {
+        self.overflow.iter().map(|(first, last)| (*first, *last))
     }
 
     /// Charges a lease that was granted before.

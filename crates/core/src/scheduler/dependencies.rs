@@ -158,6 +158,12 @@ impl Dependencies {
         after.find(|it| !is_over(ledger, it.upstream)).copied()
     }
 
+    /// The ranges that are held back.
+    pub(crate) fn held(&self) -> impl Iterator<Item = (InstanceId, InstanceId)> + '_ {
+        let held = self.dependents.iter().filter(|(_, it)| it.is_held);
+        held.map(|(first, it)| (*first, it.last))
+    }
+
     /// True if a range of unstarted instances is not to be placed yet.
     pub(crate) fn holds(&self, first: InstanceId) -> bool {
         self.dependents.get(&first).is_some_and(|it| it.is_held)

@@ -33,6 +33,7 @@ mod limits;
 mod run_view;
 mod runs;
 pub(crate) mod timetable;
+mod wait_groups;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,6 +80,7 @@ pub use library::{
 pub use limits::{LimitError, LimitView};
 pub use run_view::{RunView, TaskView};
 pub use runs::{Obstacle, Resume, RunCommand, RunError};
+pub use wait_groups::{WaitGroup, WaitGroups};
 
 /// An input of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ mod ranges;
 mod runs;
 mod secrets;
 mod submitter;
+mod waits;
 
 use std::collections::BTreeMap;
 
@@ -56,6 +57,7 @@ pub use runs::{
 };
 pub use secrets::{Rekeyed, Secret, SecretEncoding, SetSecret};
 pub use submitter::{Submitter, SubmitterKind};
+pub use waits::WaitGroup;
 
 /// The media type of every representation.
 pub const MEDIA_TYPE: &str = "application/vnd.baton.v1+json";

@@ -121,6 +121,9 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     if let Some(next) = page.next.filter(|_| items.len() < limit) {
         links.insert("last".to_owned(), views::path(next.last(), next.last()));
     }
+    if view == View::Bullpen {
+        links.insert("reasons".to_owned(), "/bullpen/reasons".to_owned());
+    }
     let list = List::<Instance> {
         items,
         total: (!is_filtered).then_some(total),

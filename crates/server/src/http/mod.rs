@@ -100,6 +100,7 @@ mod testing;
 mod tokens;
 mod usage;
 mod views;
+mod waits;
 
 pub(crate) use logs::collect::run as collect_logs;
 

@@ -17,7 +17,7 @@ use super::owners::Scope;
 use super::{
     alarms, backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs,
     metrics, notifications, openapi, processes, ranges, runs, schedulers, schemas, secrets, server,
-    tokens, usage,
+    tokens, usage, waits,
 };
 
 /// A route.
@@ -102,6 +102,7 @@ routes! {
     POST   "/runs/{run}/resume"               OPERATOR Run         runs::resume::resume;
     POST   "/runs/{run}/retry"                OPERATOR Run         runs::resume::retry;
     GET    "/bullpen/"                        VIEWER   List        lists::bullpen;
+    GET    "/bullpen/reasons"                 VIEWER   List        waits::list;
     GET    "/arena/"                          VIEWER   List        lists::arena;
     GET    "/history/"                        VIEWER   List        lists::history;
     GET    "/history/ticks/"                  VIEWER   Server      library::ticks::all;

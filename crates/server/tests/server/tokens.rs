@@ -92,6 +92,7 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("PUT", "/fleets/{name}/paused", "operator"),
     ("GET", "/fleets/{name}/jobs/", "viewer"),
     ("GET", "/fleets/{name}/jobs/{job}/log", "viewer"),
+    ("GET", "/bullpen/reasons", "viewer"),
     ("GET", "/alarms/", "viewer"),
     ("GET", "/secrets/", "viewer"),
     ("PUT", "/secrets/{owner}/{name}", "operator"),
