@@ -26,7 +26,7 @@ use crate::text::Line;
 use crate::time::span;
 
 /// Exit code when the time is over, as `timeout` has it.
-const TIMED_OUT: u8 = 124;
+pub(super) const TIMED_OUT: u8 = 124;
 
 /// Timeout of one long-poll request; short enough to refresh the progress line.
 const LONG_POLL: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ pub(crate) struct Wait {
     filter: InstanceFilterArgs,
 }
 
-fn time(text: &str) -> Result<Millis, String> {
+pub(super) fn time(text: &str) -> Result<Millis, String> {
     duration(text).map_err(|error| error.to_string())
 }
 

@@ -1,14 +1,22 @@
 //! `baton workers`, `drain` and `forget`.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::time::{Duration, Instant};
 
-use baton_client::Client;
+use baton_client::{Client, PageOptions, View};
+use baton_model::api::InstanceFilter;
+use baton_model::time::Millis;
 use clap::Args;
 use serde_json::json;
 
+use super::wait::{TIMED_OUT, time};
+use super::waiting;
 use crate::connection::refused;
-use crate::output::{CommandResult, FAILED, Failure, Output, clean, note};
+use crate::output::{CommandResult, FAILED, Failure, Output, Style, clean, note};
+use crate::painter::Progress;
 use crate::table::Table;
+use crate::text::{Line, count};
+use crate::time::span;
 use crate::views::rows;
 
 /// List workers
@@ -33,13 +41,24 @@ pub(crate) struct Workers {
 #[command(after_help = "\
 Examples:
   baton drain w1
-  baton drain w1 --undo")]
+  baton drain w1 --wait && ssh w1 reboot
+  baton drain w1 --wait --timeout 1h || baton kill --worker w1 -y
+  baton drain w1 --undo
+
+Exit status: 0 drained, with --wait also idle; 124 the --timeout is over; 1 no such worker; 3 the scheduler
+cannot be reached, or refuses.")]
 pub(crate) struct Drain {
     /// Name of the worker
     worker: String,
     /// Allow placement on the worker again
     #[arg(long)]
     undo: bool,
+    /// Wait until nothing runs on it any more
+    #[arg(long, conflicts_with = "undo")]
+    wait: bool,
+    /// Give up waiting after this time, such as 90s or 2h; what runs goes on
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "wait")]
+    timeout: Option<Millis>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -104,7 +123,82 @@ pub(super) async fn drain(command: &Drain, client: &Client) -> CommandResult {
         };
         writeln!(out, "{}: {what}", clean(&command.worker))?;
     }
-    out.done()
+    out.done()?;
+    if command.wait {
+        let name = clean(&command.worker);
+        let interrupted = format!(
+            "{name} stays drained; `baton drain {name} --wait` waits for it again, `baton drain {name} --undo` ends it"
+        );
+        let idle = until_idle(command, client);
+        return waiting::unless_interrupted(interrupted, idle).await;
+    }
+    Ok(())
+}
+
+/// Interval between two looks at a worker.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Waits until a worker has no attempts: it may have left by then.
+async fn until_idle(command: &Drain, client: &Client) -> CommandResult {
+    let name = clean(&command.worker);
+    let limit = command.timeout.map(|limit| Duration::from_millis(limit.0));
+    let began = Instant::now();
+    let mut progress = Progress::new();
+    loop {
+        let workers =
+            waiting::retry_while_unreachable(|text| progress.note(text), || client.workers());
+        let workers = workers.await.map_err(refused)?;
+        let worker = workers.iter().find(|worker| worker.name == command.worker);
+        let attempts = worker.map_or(0, |worker| u64::from(worker.attempts));
+        if attempts == 0 {
+            progress.clear();
+            note(&format!("{name}: nothing runs on it any more"));
+            return Ok(());
+        }
+        if !worker.is_some_and(|worker| worker.drained) {
+            progress.clear();
+            return Err(Failure::failed(format!(
+                "{name}: its drain was ended meanwhile"
+            )));
+        }
+        let running = count(attempts, "attempt", "attempts");
+        if limit.is_some_and(|limit| began.elapsed() >= limit) {
+            progress.clear();
+            let waited = span(command.timeout.unwrap_or_default());
+            return Err(Failure::Message(
+                TIMED_OUT,
+                format!(
+                    "{name}: {running} after {waited}{}; see `baton arena --worker {name}`, or end them with \
+                     `baton kill --worker {name}`",
+                    longest(command, client).await
+                ),
+            ));
+        }
+        let mut line = Line::new();
+        line.add(Style::Plain, format!("{name}: {running}"));
+        progress.update(line, "");
+        tokio::time::sleep(LOOK_INTERVAL).await;
+    }
+}
+
+/// The one that was submitted first of what runs on a worker, as a clause.
+async fn longest(command: &Drain, client: &Client) -> String {
+    let filter = InstanceFilter {
+        worker: Some(command.worker.clone()),
+        ..InstanceFilter::default()
+    };
+    let options = PageOptions {
+        limit: Some(1),
+        ..PageOptions::default()
+    };
+    let page = client.view(View::Arena, &filter, &options).next().await;
+    let first = page
+        .ok()
+        .flatten()
+        .and_then(|page| page.items.into_iter().next());
+    first.map_or_else(String::new, |it| {
+        format!(", such as {} ({})", clean(&it.id), clean(&it.name))
+    })
 }
 
 pub(super) async fn forget(command: &Forget, client: &Client) -> CommandResult {

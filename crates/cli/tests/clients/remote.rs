@@ -211,6 +211,27 @@ fn a_drained_worker_gets_nothing_until_that_is_undone() {
     cluster.until_state("i1", "DONE");
     let unknown = cluster.run(&["drain", "w9"]);
     assert_eq!(unknown.code, Some(1), "{unknown:?}");
+
+    let go = cluster.path("go");
+    let hold = format!("until [ -e '{}' ]; do sleep 0.01; done", go.display());
+    cluster.run(&["submit", "--", &hold]).good();
+    cluster.until_state("i2", "RUNNING");
+    let late = cluster.run(&["drain", "w1", "--wait", "--timeout", "1ms"]);
+    assert_eq!(late.code, Some(124), "{late:?}");
+    assert!(
+        late.err
+            .contains("w1: 1 attempt after 1ms, such as i2 (until)"),
+        "{late:?}"
+    );
+    let waiting = cluster
+        .command(&["drain", "w1", "--wait"])
+        .spawn()
+        .expect("it starts");
+    std::fs::write(&go, "").expect("written");
+    let idle: Ended = waiting.wait_with_output().expect("it ends").into();
+    assert!(idle.err.contains("nothing runs on it"), "{idle:?}");
+    assert_eq!(cluster.state("i2"), "DONE");
+    assert_eq!(idle.code, Some(0), "{idle:?}");
 }
 
 #[test]
