@@ -53,7 +53,7 @@ fn all_that_waits_is_counted_once_by_what_it_waits_for() {
     let mut elsewhere = spec(1, "b");
     elsewhere.request.constraints.push(Constraint {
         label: "zone".to_owned(),
-        rule: Rule::OneOf(vec!["eu".to_owned()]),
+        rule: Rule::OneOf(["eu".to_owned()].into()),
     });
     leader.submit_as(12, submission(&elsewhere, Some(3)));
     leader.submit_as(15, submission(&spec(99, "a"), None));
