@@ -18,6 +18,7 @@ use baton_model::placement::Offer;
 use baton_model::secret::{SECRETS_LINK, SECRETS_VARIABLE, SecretName, SecretValue};
 use baton_model::spec::{InstanceSpec, NODES_VARIABLE, Work};
 use baton_model::time::{Millis, Mono};
+use baton_model::trace::TRACE_VARIABLE;
 use baton_runner::launch_error::LaunchError;
 use baton_runner::masking::SecretsDir;
 use baton_runner::sys::users::{self, User};
@@ -163,7 +164,7 @@ impl Launcher {
         let outputs = output_files::paths(spec, assignment.lease);
         let [stdout_path, stderr_path] = outputs.map_err(LaunchError::Work)?;
         let dir = dir_name(assignment.lease);
-        let env = self.env(spec, assignment.lease, &dir, user.as_ref());
+        let env = self.env(assignment, &dir, user.as_ref());
         let credentials = user.filter(|_| me == 0).map(|user| user.credentials());
         let secrets = (!spec.secrets.is_empty()).then(|| self.secrets.of(assignment.lease));
         let secrets = secrets.as_ref();
@@ -337,11 +338,11 @@ impl Launcher {
     /// Later ones take precedence: the agent's variables, the user's, the spec's, Baton's own.
     fn env(
         &self,
-        spec: &InstanceSpec,
-        lease: LeaseId,
+        assignment: &Assignment,
         dir: &str,
         user: Option<&User>,
     ) -> Vec<(String, String)> {
+        let (spec, lease) = (&*assignment.spec, assignment.lease);
         let output = self.output(spec, lease, dir);
         let attempt = lease.attempt;
         let mut baton_env = vec![
@@ -352,6 +353,9 @@ impl Launcher {
             ("BATON_OWNER", spec.owner.clone()),
             ("BATON_NAME", spec.name.clone()),
         ];
+        if let Some(trace) = assignment.trace {
+            baton_env.push((TRACE_VARIABLE, trace.to_string()));
+        }
         if !spec.secrets.is_empty() {
             let files = self.secrets.of(lease).files();
             baton_env.push((SECRETS_VARIABLE, files.to_string_lossy().into_owned()));
@@ -525,6 +529,8 @@ mod tests {
     use baton_model::spec::Array;
     use baton_model::task::{ProcessNo, RunKey, RunNo};
 
+    const CONTEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
     fn attempt(spec: InstanceSpec) -> Attempt {
         let lease = LeaseId {
             attempt: AttemptId {
@@ -541,6 +547,7 @@ mod tests {
             memory_max: 1 << 20,
             requests: Vec::new(),
             began: Some(Mono(30)),
+            trace: Some(CONTEXT.parse().expect("valid")),
         };
         let run = RunKey {
             process: ProcessNo(1),
@@ -577,9 +584,14 @@ mod tests {
     fn a_command_runs_as_it_is_with_its_limits_and_what_baton_says_wins() {
         let spec = InstanceSpec {
             work: Work::Command(vec!["echo".to_owned(), "a b".to_owned()]),
-            env: [("BATON_ATTEMPT", "mine"), ("X", "1"), ("PATH", "/p")]
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .into(),
+            env: [
+                ("BATON_ATTEMPT", "mine"),
+                ("TRACEPARENT", "mine"),
+                ("X", "1"),
+                ("PATH", "/p"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
             array: Some(Array {
                 first: InstanceId(10),
                 from: 5,
@@ -597,6 +609,7 @@ mod tests {
         assert_eq!(all("BATON_INSTANCE"), ["i12"]);
         assert_eq!(all("BATON_ARRAY_INDEX"), ["7"]);
         assert_eq!(all("BATON_TOKEN_EPOCH"), ["4"]);
+        assert_eq!(all("TRACEPARENT"), [CONTEXT]);
         let output = format!("/s/{WORK}/i12.3.e4/baton-output");
         assert_eq!(all("BATON_OUTPUT"), [output]);
         assert_eq!((all("X"), all("PATH")), (vec!["1"], vec!["/p"]));

@@ -1,8 +1,9 @@
 //! Tags: what the coordinator stores with each attempt, so that an agent that knows nothing else
 //! can resume it.
 //!
-//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN [GROWN] SPEC`, with `-` for a missing value. GROWN
-//! is a JSON array without spaces, of the requests that have grown; it is left out if none has. The spec is JSON and is encoded once for many attempts that share it.
+//! `INSTANCE NUMBER EPOCH TIMEOUT CLAIMED MEMORY BEGAN [GROWN] [TRACE] SPEC`, with `-` for a missing value. GROWN
+//! is a JSON array without spaces, of the requests that have grown, and TRACE a trace context; each is left out if there
+//! is none. The spec is JSON and is encoded once for many attempts that share it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -48,6 +49,9 @@ impl Tags {
             text.push_str(&serde_json::to_string(&tag.requests)?);
             text.push(' ');
         }
+        if let Some(trace) = tag.trace {
+            let _ = write!(text, "{trace} ");
+        }
         text.push_str(json);
         Ok(text)
     }
@@ -68,6 +72,10 @@ impl Tags {
             Some((grown, json)) => (serde_json::from_str(grown).ok()?, json),
             None => (Vec::new(), rest),
         };
+        let (trace, json) = match json.split_once(' ').filter(|_| !json.starts_with('{')) {
+            Some((trace, json)) => (Some(trace.parse().ok()?), json),
+            None => (None, json),
+        };
         let spec = match &self.last {
             Some((spec, last)) if last == json => Arc::clone(spec),
             _ => {
@@ -85,6 +93,7 @@ impl Tags {
             memory_max,
             requests,
             began,
+            trace,
         })
     }
 }
@@ -100,6 +109,8 @@ fn optional(word: &str) -> Option<Option<u64>> {
 mod tests {
     use super::*;
     use baton_model::spec::{GrownRequest, ScaledRequest, Work};
+
+    const CONTEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn tag(spec: &Arc<InstanceSpec>, instance: u64) -> Assignment {
         Assignment {
@@ -123,6 +134,7 @@ mod tests {
                 .into_iter()
                 .collect(),
             began: (instance > 2).then_some(Mono(11)),
+            trace: (instance > 1).then(|| CONTEXT.parse().expect("valid")),
         }
     }
 

@@ -4,6 +4,7 @@ use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 
 use crate::bugs::Bugs;
+use crate::trace::Sampling;
 
 /// Durability of the facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,6 +29,8 @@ pub struct Config {
     pub predecessor_grace: Millis,
     /// How long the first in line may wait for a worker before that is an alarm; zero for ever.
     pub stuck_after: Millis,
+    /// Which traces are recorded; none without a receiver of traces.
+    pub tracing: Option<Sampling>,
     /// Seeded bugs.
     pub bugs: Bugs,
 }
@@ -40,6 +43,7 @@ impl Default for Config {
             allow_bump_unhealthy: false,
             predecessor_grace: Millis(0),
             stuck_after: Millis::from_secs(30 * 60),
+            tracing: None,
             bugs: Bugs::NONE,
         }
     }

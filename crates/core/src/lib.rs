@@ -24,6 +24,7 @@
 //! | [`takeover`] | what becomes of a run whose coordinator has died |
 //! | [`supervision`] | a worker: composes its half of the protocol with what becomes of its attempts |
 //! | [`scheduler`] | the leader: composes the above |
+//! | [`trace`] | the ids of spans, and which traces are recorded |
 //! | [`notify`] | which committed facts deserve a notice, and who gets it |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
 //! | [`framing`] | nothing: length-prefixed frames |
@@ -55,6 +56,7 @@ pub mod step;
 pub mod supervision;
 pub mod takeover;
 mod timers;
+pub mod trace;
 pub mod triage;
 pub mod wait;
 pub mod workflow;

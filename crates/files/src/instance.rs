@@ -89,6 +89,7 @@ pub(crate) fn instance(bound: TaskBody, policy: &Policy) -> InstanceSpec {
         notify: policy.notify.clone(),
         expected: policy.expected.clone(),
         secrets: policy.secrets.clone(),
+        trace: None,
     }
 }
 

@@ -73,6 +73,7 @@ impl WorkflowFile {
             tasks: plan_tasks(&self.tasks, &[], owner, bodies)?,
             notify: self.notify.clone(),
             expected: self.expected.clone(),
+            trace: None,
             source: None,
         })
     }

@@ -28,6 +28,7 @@
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`notify`] | notifications: what is told to whom |
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
+//! | [`trace`] | which trace, and which span of it, work belongs to |
 //! | [`token`] | credentials and roles |
 //! | [`principal`] | who has made a request |
 //! | [`limits`] | every bound on a queue, list or loop, with its reason |
@@ -66,5 +67,6 @@ pub mod task;
 pub mod time;
 pub mod timeouts;
 pub mod token;
+pub mod trace;
 pub mod worker_set;
 pub mod workflow;

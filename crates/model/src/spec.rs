@@ -16,6 +16,7 @@ use crate::placement::{Constraint, ResourceRequest};
 use crate::secret::SecretUse;
 use crate::task::{Resources, TaskSpec};
 use crate::time::{Millis, Wall};
+use crate::trace::TraceContext;
 use crate::workflow::Part;
 
 /// The evidence that Baton requires for the end of an attempt before it starts another.
@@ -269,6 +270,8 @@ pub struct InstanceSpec {
     pub expected: Expectations,
     /// Secrets of its owner that it is given.
     pub secrets: Vec<SecretUse>,
+    /// The span of its submitter that its own are children of.
+    pub trace: Option<TraceContext>,
 }
 
 impl InstanceSpec {
@@ -402,6 +405,7 @@ impl Serialize for SparseSpec<'_> {
             notify,
             expected,
             secrets,
+            trace,
         } = self.0;
         let default = InstanceSpec::default();
         let mut map = serializer.serialize_map(None)?;
@@ -437,6 +441,7 @@ impl Serialize for SparseSpec<'_> {
             "notify": notify,
             "expected": expected,
             "secrets": secrets,
+            "trace": trace,
         }
         map.end()
     }

@@ -124,7 +124,8 @@ const fn digests(who: Incarnation) -> (u64, u64) {
 
 /// The splitmix64 step: a bijection under which one changed bit of the input
 /// changes half of the output.
-const fn mix(input: u64) -> u64 {
+#[must_use]
+pub const fn mix(input: u64) -> u64 {
     let mut z = input.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -22,6 +22,7 @@ use crate::notify::NotifyRule;
 use crate::outcome::KillMode;
 use crate::spec::InstanceSpec;
 use crate::time::Millis;
+use crate::trace::TraceContext;
 
 /// A workflow with its parameters bound, ready to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct Plan {
     /// When it is late, and how long it runs.
     #[serde(default, skip_serializing_if = "Expectations::is_empty")]
     pub expected: Expectations,
+    /// The span of its submitter that those of the run are children of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
     /// The workflow file as JSON with unbound parameters, so that a resume can bind others. None
     /// if the library stores it, it was sent in parts, or it exceeds `WORKFLOW_SOURCE_BYTES_MAX`.
     #[serde(skip_serializing_if = "Option::is_none")]

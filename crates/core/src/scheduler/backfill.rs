@@ -208,6 +208,7 @@ impl BackfillDriver {
                 latest: cx.now.wall,
             }),
             payload: Some(payload),
+            trace: None,
         };
         match launch::try_launch(cx, table, &entry, launch, TickVerdict::Launch) {
             Ok(_) => !seeded!(cx.config.bugs, BackfillRecordLate),

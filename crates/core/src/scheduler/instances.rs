@@ -303,12 +303,13 @@ fn is_free_for(cx: &Cx<'_>, first: InstanceId, last: InstanceId, spec: &Instance
         && waiting.all(|range| is_same(&range.spec, spec))
 }
 
-/// True if two specs differ at most in their deadline, which counts from the submission.
+/// True if two specs differ at most in their deadline, which counts from the submission, and in their trace.
 fn is_same(known: &InstanceSpec, spec: &InstanceSpec) -> bool {
-    if known.expected == spec.expected {
+    if known.expected == spec.expected && known.trace == spec.trace {
         return *known == *spec;
     }
     let mut known = known.clone();
+    known.trace = spec.trace;
     known.expected.deadline.clone_from(&spec.expected.deadline);
     known == *spec
 }

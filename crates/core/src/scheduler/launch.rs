@@ -12,6 +12,7 @@ use baton_model::library::{Cause, Execution, RunOrigin};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::{Due, Exclusive, InstanceSpec, Origin};
 use baton_model::time::Wall;
+use baton_model::trace::TraceContext;
 use baton_model::workflow::Plan;
 
 use super::timetable::Timetable;
@@ -48,6 +49,8 @@ pub(super) struct Launch {
     pub(super) due: Option<Due>,
     /// What it starts; none if a parameter has no value.
     pub(super) payload: Option<Payload>,
+    /// The span of the client that has asked for it.
+    pub(super) trace: Option<TraceContext>,
 }
 
 /// Decides a launch of an entry by its pause and its limits, records it, and starts it. If a client or a
@@ -63,6 +66,7 @@ pub(super) fn try_launch(
         cause,
         due,
         payload,
+        trace,
     } = launch;
     let verdict = admit(cx, table, task, cause, verdict)?;
     let payload = payload.filter(|_| !matches!(verdict, TickVerdict::Skip(_)));
@@ -96,7 +100,7 @@ pub(super) fn try_launch(
                 _ => None,
             },
         };
-        start(cx, execution, payload, origin);
+        start(cx, execution, payload, origin, trace);
         if !matches!(cause, Cause::Backfill { .. }) {
             gate::replace(cx, task, execution);
         }
@@ -154,7 +158,13 @@ pub(super) fn unused_run_id(cx: &Cx<'_>) -> RunId {
 }
 
 /// Starts an execution under an id of [`unused_id`].
-fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
+fn start(
+    cx: &mut Cx<'_>,
+    id: Execution,
+    payload: Payload,
+    origin: RunOrigin,
+    trace: Option<TraceContext>,
+) {
     match (id, payload) {
         (Execution::Instance(id), Payload::Spec(mut spec)) => {
             for (name, value) in environment(&origin) {
@@ -165,11 +175,12 @@ fn start(cx: &mut Cx<'_>, id: Execution, payload: Payload, origin: RunOrigin) {
                 revision: origin.revision,
                 due: origin.due,
             });
+            spec.trace = trace;
             alarms::fix_deadline(&mut spec.expected, due_from(cx, &origin));
             instances::accept(cx, id, id, &Arc::from(spec));
         }
         (Execution::Run(run), Payload::Plan(plan)) => {
-            let plan = with_deadline(plan, due_from(cx, &origin));
+            let plan = with_trace(with_deadline(plan, due_from(cx, &origin)), trace);
             cx.commit(Fact::RunRegistered {
                 run,
                 at: cx.now.wall,
@@ -191,6 +202,14 @@ fn due_from(cx: &Cx<'_>, origin: &RunOrigin) -> Wall {
 pub(super) fn with_deadline(mut plan: Arc<Plan>, from: Wall) -> Arc<Plan> {
     if plan.expected.deadline.is_some() {
         alarms::fix_deadline(&mut Arc::make_mut(&mut plan).expected, from);
+    }
+    plan
+}
+
+/// A plan in this trace.
+pub(super) fn with_trace(mut plan: Arc<Plan>, trace: Option<TraceContext>) -> Arc<Plan> {
+    if plan.trace != trace {
+        Arc::make_mut(&mut plan).trace = trace;
     }
     plan
 }

@@ -13,6 +13,7 @@ use baton_model::limits::{AFTER_MAX, TASKS_MAX};
 use baton_model::schedule::{SkipReason, TickVerdict};
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Millis;
+use baton_model::trace::TraceContext;
 
 use super::gate;
 use super::instances::SubmitError;
@@ -144,6 +145,8 @@ pub struct TriggerCommand {
     /// SHA-256, in hexadecimal, of the secret that the caller presented.
     pub secret_sha256: Option<String>,
     pub key: Option<IdempotencyKey>,
+    /// The span of the caller.
+    pub trace: Option<TraceContext>,
 }
 
 /// How far a caller of a trigger URL is authenticated.
@@ -493,6 +496,7 @@ fn try_trigger(
         },
         due: None,
         payload: Some(payload),
+        trace: command.trace,
     };
     let launched = launch::try_launch(cx, table, &task, launch, TickVerdict::Launch);
     let execution = launched.map_err(|reason| match reason {

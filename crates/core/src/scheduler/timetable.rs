@@ -158,6 +158,7 @@ impl Timetable {
             cause,
             due: Some(due),
             payload: task.payload(tick.first),
+            trace: None,
         };
         // A launch that is skipped is recorded, too.
         let _ = launch::try_launch(cx, self, &task, launch, tick.verdict);
@@ -182,6 +183,7 @@ impl Timetable {
                 cause: Cause::Upstream { execution, at },
                 due: None,
                 payload: follower.payload(nominal),
+                trace: None,
             };
             let _ = launch::try_launch(cx, self, &follower, launch, TickVerdict::Launch);
         }

@@ -11,6 +11,7 @@ use baton_model::spec::{GrownRequest, InstanceSpec, Work};
 use baton_model::task::{Identity, Moment, ProcessNo, RunKey, RunNo};
 use baton_model::time::{Millis, Mono};
 use baton_model::timeouts::LeaseTerm;
+use baton_model::trace::TraceContext;
 use serde::{Deserialize, Serialize};
 
 use super::backoff::RUNNER_RESTARTS_MAX;
@@ -44,6 +45,8 @@ pub struct Assignment {
     pub requests: Vec<GrownRequest>,
     /// The start of its first run, if this is a later one.
     pub began: Option<Mono>,
+    /// The span that its processes are children of.
+    pub trace: Option<TraceContext>,
 }
 
 impl From<Launch> for Assignment {
@@ -58,6 +61,7 @@ impl From<Launch> for Assignment {
             memory_max: allowance.memory_max,
             requests: allowance.requests,
             began: None,
+            trace: launch.trace,
         }
     }
 }

@@ -454,6 +454,7 @@ mod tests {
                 ..InstanceSpec::default()
             }),
             allowance: None,
+            trace: None,
         };
         let message = ToWorker::RunTask {
             association: association(worker),

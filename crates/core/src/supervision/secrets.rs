@@ -111,6 +111,7 @@ mod tests {
             lease: lease(1),
             spec: Arc::new(spec),
             allowance: None,
+            trace: None,
         };
         let mut out = Vec::new();
         worker.apply(Mono(100), Effect::Launch(launch), &mut out);

@@ -78,6 +78,7 @@ pub(super) fn running(process: u32, work: Work) -> KnownAttempt {
             memory_max: 1_000,
             requests: Vec::new(),
             began: None,
+            trace: None,
         },
         started: Some(start_of(process)),
         waiting: false,

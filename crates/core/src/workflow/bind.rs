@@ -50,6 +50,7 @@ pub fn spec(dag: &Dag, progress: &Progress, part: Part) -> InstanceSpec {
         .map(|(name, value)| (name.to_owned(), value));
     spec.env.extend(own);
     spec.part = Some(part);
+    spec.trace = dag.plan.trace;
     spec
 }
 

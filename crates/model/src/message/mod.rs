@@ -29,6 +29,7 @@ use crate::spec::{Allowance, InstanceSpec};
 use crate::state::WorkerState;
 use crate::time::{Millis, Stamp};
 use crate::timeouts::WorkerTimeouts;
+use crate::trace::TraceContext;
 use crate::worker_set::KnownSet;
 
 pub use log::{
@@ -121,6 +122,8 @@ pub struct Launch {
     pub spec: Arc<InstanceSpec>,
     /// The allowance of this attempt, if it differs from the spec.
     pub allowance: Option<Box<Allowance>>,
+    /// The span that its processes are children of.
+    pub trace: Option<TraceContext>,
 }
 
 impl Launch {

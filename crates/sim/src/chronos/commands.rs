@@ -164,6 +164,7 @@ impl World {
                 trust: Trust::Open,
                 secret_sha256: None,
                 key,
+                trace: None,
             }),
         ));
     }

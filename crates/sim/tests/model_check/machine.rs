@@ -178,6 +178,7 @@ fn assignment(run: RunKey) -> Assignment {
         memory_max: 0,
         requests: Vec::new(),
         began: None,
+        trace: None,
     }
 }
 

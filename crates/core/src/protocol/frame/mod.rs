@@ -28,6 +28,7 @@ use baton_model::secret::{SecretName, SecretValue};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::Stamp;
 use baton_model::token::Secret;
+use baton_model::trace::TraceContext;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -353,6 +354,15 @@ enum Read {
     Secrets(LeaseId, Result<Vec<(SecretName, Vec<u8>)>, String>),
 }
 
+/// A launch with the index of its spec.
+#[derive(Serialize, Deserialize)]
+struct SharedLaunch {
+    lease: LeaseId,
+    spec: u32,
+    allowance: Option<Box<Allowance>>,
+    trace: Option<TraceContext>,
+}
+
 /// `runTask` with each spec once.
 #[derive(Serialize, Deserialize)]
 struct Shared {
@@ -360,7 +370,7 @@ struct Shared {
     seq: NotifySeq,
     stamp: Stamp,
     specs: Vec<Arc<InstanceSpec>>,
-    launches: Vec<(LeaseId, u32, Option<Box<Allowance>>)>,
+    launches: Vec<SharedLaunch>,
 }
 
 impl Shared {
@@ -374,20 +384,25 @@ impl Shared {
         };
         for launch in launches {
             let spec = share(&mut shared.specs, &launch.spec);
-            let allowance = launch.allowance.clone();
-            shared.launches.push((launch.lease, spec, allowance));
+            shared.launches.push(SharedLaunch {
+                lease: launch.lease,
+                spec,
+                allowance: launch.allowance.clone(),
+                trace: launch.trace,
+            });
         }
         shared
     }
 
     fn apart(self) -> Result<ToWorker, FrameError> {
         let mut launches = Vec::with_capacity(self.launches.len());
-        for (lease, spec, allowance) in self.launches {
-            let spec = shared(&self.specs, spec, lease)?;
+        for launch in self.launches {
+            let spec = shared(&self.specs, launch.spec, launch.lease)?;
             launches.push(Launch {
-                lease,
+                lease: launch.lease,
                 spec,
-                allowance,
+                allowance: launch.allowance,
+                trace: launch.trace,
             });
         }
         Ok(ToWorker::RunTask {

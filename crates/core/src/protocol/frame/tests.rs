@@ -22,6 +22,8 @@ const ASSOCIATION: Association = Association {
     session: SessionId(9),
 };
 
+const CONTEXT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
 fn launch(instance: u64, spec: &Arc<InstanceSpec>) -> Launch {
     let attempt = AttemptId {
         instance: InstanceId(instance),
@@ -34,6 +36,7 @@ fn launch(instance: u64, spec: &Arc<InstanceSpec>) -> Launch {
         },
         spec: Arc::clone(spec),
         allowance: (instance == 2).then(Box::default),
+        trace: (instance == 2).then(|| CONTEXT.parse().expect("valid")),
     }
 }
 

@@ -15,6 +15,7 @@ use super::context::{Cx, SecretGrant};
 use super::{Protocol, address};
 use crate::config::StoreMode;
 use crate::placement::Availability;
+use crate::trace::Trace;
 use crate::wait::Exclusion;
 
 impl Protocol {
@@ -62,10 +63,21 @@ impl Protocol {
             let env = &mut Arc::make_mut(&mut spec).env;
             env.insert(NODE_LIST_VARIABLE.to_owned(), hosts.join(","));
         }
+        let trace = match cx.config.tracing {
+            Some(sampling) => Some(Trace::of(
+                self.term.store,
+                lease.attempt.instance,
+                &spec,
+                sampling,
+            ))
+            .map(|trace| trace.attempt(lease)),
+            None => spec.trace,
+        };
         Launch {
             lease,
             spec,
             allowance: scaled.map(Box::new),
+            trace,
         }
     }
 

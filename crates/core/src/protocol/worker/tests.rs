@@ -74,6 +74,7 @@ fn run_task(session: u64, stamp: u64, instance: u64) -> Input {
             lease: lease(instance),
             spec: Arc::default(),
             allowance: None,
+            trace: None,
         }],
     })
 }

@@ -265,6 +265,9 @@ fn resume(cx: &mut Cx<'_>, resume: Resume) -> Reply {
     let due = head.origin.and_then(|origin| origin.due);
     let from = due.map_or(head.submitted, |due| due.nominal);
     let plan = resume.plan.map(|plan| launch::with_deadline(plan, from));
+    // A run stays in its trace, whatever it runs.
+    let trace = find_dag(cx, run)?.plan.trace;
+    let plan = plan.map(|plan| launch::with_trace(plan, trace));
     cx.commit(Fact::RunResumed {
         run,
         generation,

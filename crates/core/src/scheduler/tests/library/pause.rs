@@ -111,6 +111,7 @@ fn a_paused_follower_is_skipped_and_a_request_still_launches_it() {
         trust: Trust::Authenticated,
         secret_sha256: None,
         key: None,
+        trace: None,
     };
     leader.give(Input::command(RequestId(1), Command::Trigger(trigger)));
     assert_eq!(leader.active(2), 1);

@@ -13,6 +13,7 @@ pub(super) fn by_hand(name: &str) -> TriggerCommand {
         trust: Trust::Open,
         secret_sha256: None,
         key: None,
+        trace: None,
     }
 }
 
