@@ -13,9 +13,10 @@ use baton_model::secret::StoredSecret;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 use baton_store::facts::{FactPage, FactQuery};
+use baton_store::followers::FollowerName;
 use baton_store::notices::NoticeBatch;
 use baton_store::secret::SecretChange;
-use baton_store::view::{ItemQuery, ItemRecord, Page, Query, Record, RunQuery, RunRecord};
+use baton_store::view::{ItemQuery, ItemRecord, Page, Query, Record, RunQuery, RunRecord, Seq};
 use baton_store::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
     StoreError, TakeOutcome, Views,
@@ -112,6 +113,15 @@ impl FactLog for Faulty {
             more: gone <= self.more.load(Ordering::SeqCst),
             ..PruneReport::default()
         })
+    }
+
+    fn record_position(
+        &self,
+        epoch: Epoch,
+        follower: FollowerName,
+        seq: Option<Seq>,
+    ) -> Result<(), StoreError> {
+        self.inner.record_position(epoch, follower, seq)
     }
 
     fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
 use crate::StoreError;
+use crate::followers::FollowerName;
 use crate::notices::NoticeBatch;
 use crate::retention::{PruneReport, Retention};
 use crate::secret::SecretChange;
@@ -132,6 +133,17 @@ pub trait FactLog: Send + Sync {
     /// # Errors
     /// [`StoreError::Overtaken`] if the epoch is not in force; others if it cannot be written.
     fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError>;
+
+    /// Records how far a follower of facts has got, or removes its position.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] if the epoch is not in force; others if it cannot be written.
+    fn record_position(
+        &self,
+        epoch: Epoch,
+        follower: FollowerName,
+        seq: Option<Seq>,
+    ) -> Result<(), StoreError>;
 
     /// Stores a token under a number that was never used before. If there are too many, the oldest
     /// invalid one is removed.

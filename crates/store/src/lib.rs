@@ -20,6 +20,7 @@
 //! | `change_set` | row changes derived from facts by the ledger's own rules, for all backends |
 //! | [`data_dir`] | the rights of other users in a data directory |
 //! | [`facts`] | pages of the whole history, in commit order |
+//! | [`followers`] | positions of followers of the history |
 //! | [`notices`] | notifications and their deliveries |
 //! | `retention` | which history expires, and when |
 //! | [`sharing`] | what schedulers that share a store learn from each other |
@@ -43,6 +44,7 @@ mod error;
 pub mod examine;
 mod fact_log;
 pub mod facts;
+pub mod followers;
 pub mod limits;
 pub mod notices;
 pub mod postgres;

@@ -80,7 +80,7 @@ pub(crate) const TABLES: &[Table] = tables! {
     "fleet" by "name": "name" Text, "body" Text;
     "fleet_job" by "id": "id" Integer, "fleet" Text, "open" Boolean, "body" Text;
     "name_owner" by "worker": "worker" Text, "owner" Text;
-    "notice_position" by "one": "one" Integer, "seq" Integer;
+    "follower" by "name": "name" Text, "seq" Integer;
     "notice_state" by "name": "name" Text, "body" Text;
     "notice" by "id": "id" Integer, "name" Text, "kind" Text, "owner" Text, "at_ms" Integer,
         "body" Text;

@@ -13,6 +13,7 @@ use baton_model::ids::{Epoch, TokenId};
 use baton_model::secret::StoredSecret;
 use baton_model::time::{Millis, Wall};
 use baton_model::token::{NewToken, Token};
+use baton_store::followers::FollowerName;
 use baton_store::notices::NoticeBatch;
 use baton_store::secret::SecretChange;
 use baton_store::sharing::{Announced, Announcement, Sharing};
@@ -292,6 +293,15 @@ impl FactLog for Session {
         budget: usize,
     ) -> Result<PruneReport, StoreError> {
         self.reach()?.prune(epoch, now, retention, budget)
+    }
+
+    fn record_position(
+        &self,
+        epoch: Epoch,
+        follower: FollowerName,
+        seq: Option<Seq>,
+    ) -> Result<(), StoreError> {
+        self.reach()?.record_position(epoch, follower, seq)
     }
 
     fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError> {

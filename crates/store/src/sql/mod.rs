@@ -15,6 +15,7 @@
 //! | `secrets` | encrypted secrets |
 //! | `tokens` | tokens |
 //! | `alarms` | open alarms |
+//! | `followers` | positions of followers |
 //! | `notices` | notifications and their deliveries |
 //! | `prune` | removing expired history |
 //! | `read` | all other reads, on connections of their own |
@@ -29,6 +30,7 @@ mod backfills;
 pub(crate) mod db;
 mod facts;
 mod fleets;
+mod followers;
 mod library;
 mod notices;
 mod prefetch;

@@ -8,8 +8,9 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 
 use super::db::{Db, Error, OptionalRow as _, Row, corrupt_column, params};
-use super::read;
 use super::rows::{self, to_json, unsigned};
+use super::{followers, read};
+use crate::followers::FollowerName;
 use crate::limits::NOTICES_MAX;
 use crate::notices::{
     DeliveryTally, DueDeliveries, NoticeBatch, NoticePosition, NoticeQuery, NoticeRecord,
@@ -41,15 +42,11 @@ macro_rules! heads {
 
 pub(super) fn write(db: &Db<'_>, batch: &NoticeBatch) -> Result<(), Error> {
     if batch.forgets {
-        db.execute("DELETE FROM notice_position", ())?;
+        followers::record(db, FollowerName::Notifications, None)?;
         db.execute("DELETE FROM notice_state", ())?;
     }
-    if let Some(position) = batch.position {
-        db.execute(
-            "INSERT INTO notice_position (one, seq) VALUES (1, ?1) \
-             ON CONFLICT (one) DO UPDATE SET seq = excluded.seq",
-            [position.0.cast_signed()],
-        )?;
+    if batch.position.is_some() {
+        followers::record(db, FollowerName::Notifications, batch.position)?;
     }
     for (name, body) in &batch.rows {
         match body {
@@ -137,10 +134,7 @@ fn insert(db: &Db<'_>, notices: &[(Notice, Vec<Delivery>)]) -> Result<(), Error>
 
 /// Reads the position of the follower, with its rows.
 pub(super) fn position(db: &Db<'_>) -> Result<NoticePosition, Error> {
-    let seq = db
-        .prepare_cached("SELECT seq FROM notice_position")?
-        .query_row((), |row| Ok(Seq(unsigned(row, 0)?)))
-        .optional()?;
+    let seq = followers::position(db, FollowerName::Notifications)?;
     let mut rows = db.prepare_cached("SELECT name, body FROM notice_state")?;
     let rows = rows.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let rows = rows.collect::<Result<BTreeMap<String, String>, _>>()?;

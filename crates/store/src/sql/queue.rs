@@ -13,9 +13,11 @@ use baton_model::secret::StoredSecret;
 use baton_model::time::Wall;
 use baton_model::token::{NewToken, Token};
 
+use crate::followers::FollowerName;
 use crate::limits::{GROUP_FACTS_MAX, QUEUE_FACTS_MAX};
 use crate::notices::NoticeBatch;
 use crate::secret::SecretChange;
+use crate::view::Seq;
 use crate::{CommitCallback, PruneReport, Retention, StoreError};
 
 /// Called once with the outcome of an operation.
@@ -95,6 +97,13 @@ pub(super) enum ExclusiveOp {
     RecordNotices {
         epoch: Epoch,
         batch: Box<NoticeBatch>,
+        done: Callback<()>,
+    },
+    /// Record the position of a follower, or remove it.
+    RecordPosition {
+        epoch: Epoch,
+        follower: FollowerName,
+        seq: Option<Seq>,
         done: Callback<()>,
     },
     /// Maintenance after space was returned.

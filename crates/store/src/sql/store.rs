@@ -17,10 +17,12 @@ use super::read::Readers;
 use super::views::{SnapshotRead, Views};
 use super::writer::Writer;
 use super::{Engine, read, rows};
+use crate::followers::FollowerName;
 use crate::limits::PRUNE_STEP_INSTANCES;
 use crate::notices::NoticeBatch;
 use crate::secret::SecretChange;
 use crate::sharing::Sharing;
+use crate::view::Seq;
 use crate::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, StoreError, TakeOutcome,
 };
@@ -174,6 +176,20 @@ impl<E: Engine> FactLog for SqlStore<E> {
     fn record_notices(&self, epoch: Epoch, batch: NoticeBatch) -> Result<(), StoreError> {
         let batch = Box::new(batch);
         self.run_exclusive(|done| ExclusiveOp::RecordNotices { epoch, batch, done })
+    }
+
+    fn record_position(
+        &self,
+        epoch: Epoch,
+        follower: FollowerName,
+        seq: Option<Seq>,
+    ) -> Result<(), StoreError> {
+        self.run_exclusive(|done| ExclusiveOp::RecordPosition {
+            epoch,
+            follower,
+            seq,
+            done,
+        })
     }
 
     fn create_token(&self, new: &NewToken) -> Result<TokenId, StoreError> {

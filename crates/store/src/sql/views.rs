@@ -16,10 +16,12 @@ use baton_model::workflow::Plan;
 
 use super::db::{Db, Error};
 use super::{
-    alarms, backfills, facts, fleets, library, notices, read, rows, runs, secrets, tokens, usage,
+    alarms, backfills, facts, fleets, followers, library, notices, read, rows, runs, secrets,
+    tokens, usage,
 };
 use crate::StoreError;
 use crate::facts::{FactPage, FactQuery};
+use crate::followers::FollowerName;
 use crate::notices::{DeliveryTally, DueDeliveries, NoticePosition, NoticeQuery, NoticeRecord};
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
@@ -185,6 +187,11 @@ pub trait Views: Send + Sync {
     /// Where the follower of notifications continues.
     fn notice_position(&self) -> Result<NoticePosition, StoreError> {
         on_snapshot(self, notices::position)
+    }
+
+    /// Where a follower continues; none before its first start.
+    fn follower_position(&self, follower: FollowerName) -> Result<Option<Seq>, StoreError> {
+        on_snapshot(self, |db| followers::position(db, follower))
     }
 
     /// One page of notices, the latest first.

@@ -20,7 +20,7 @@ use super::rows::{locked_leadership, to_store_error};
 use super::specs::SpecWriter;
 use super::stored_rows::{GroupHead, TransactionRows};
 use super::write::write;
-use super::{Engine, notices, prune, secrets, tokens};
+use super::{Engine, followers, notices, prune, secrets, tokens};
 use crate::StoreError;
 use crate::change_set::ChangeSet;
 use crate::view::Seq;
@@ -130,6 +130,18 @@ impl<E: Engine> Writer<E> {
                 done(self.transaction(|tx, place| {
                     check(tx, epoch).map_err(|error| to_store_error(place, error))??;
                     notices::write(tx, &batch).map_err(|error| to_store_error(place, error))
+                }));
+            }
+            ExclusiveOp::RecordPosition {
+                epoch,
+                follower,
+                seq,
+                done,
+            } => {
+                done(self.transaction(|tx, place| {
+                    check(tx, epoch).map_err(|error| to_store_error(place, error))??;
+                    followers::record(tx, follower, seq)
+                        .map_err(|error| to_store_error(place, error))
                 }));
             }
             ExclusiveOp::CreateToken { new, done } => {

@@ -10,3 +10,13 @@ CREATE TABLE secret (
     sealed     BLOB NOT NULL,
     PRIMARY KEY (owner, name)
 ) STRICT, WITHOUT ROWID;
+
+-- How far each follower of facts has looked at them; until now only that of notifications.
+CREATE TABLE follower (
+    name TEXT PRIMARY KEY,
+    seq  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO follower (name, seq) SELECT 'notifications', seq FROM notice_position;
+
+DROP TABLE notice_position;

@@ -216,6 +216,7 @@ macro_rules! backends {
             }
             notices {
                 notices_and_position_are_stored_together,
+                each_follower_has_a_position_of_its_own,
                 a_deposed_leader_records_no_notice,
                 the_first_delivery_of_each_series_is_due,
                 notices_come_in_pages_and_by_filter,

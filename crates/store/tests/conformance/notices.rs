@@ -2,9 +2,10 @@
 
 use baton_model::notify::{Delivery, DeliveryState, Notice, NoticeKind};
 use baton_model::time::Wall;
-use baton_store::StoreError;
+use baton_store::followers::FollowerName;
 use baton_store::notices::{NoticeBatch, NoticePosition, NoticeQuery};
 use baton_store::view::Seq;
+use baton_store::{Store, StoreError};
 
 use crate::Open;
 use crate::leading::Leader;
@@ -93,6 +94,33 @@ pub(crate) fn notices_and_position_are_stored_together(open: Open<'_>) {
     };
     assert_eq!(store.record_notices(leader.epoch, forgets), Ok(()));
     assert_eq!(store.notice_position(), Ok(NoticePosition::default()));
+}
+
+pub(crate) fn each_follower_has_a_position_of_its_own(open: Open<'_>) {
+    let store = open();
+    let leader = Leader::elect(&*store);
+    let position = |store: &dyn Store| store.follower_position(FollowerName::Traces);
+    assert_eq!(position(&*store), Ok(None));
+    for seq in [3, 8] {
+        let recorded = store.record_position(leader.epoch, FollowerName::Traces, Some(Seq(seq)));
+        assert_eq!(recorded, Ok(()));
+        assert_eq!(position(&*store), Ok(Some(Seq(seq))));
+    }
+    assert_eq!(store.notice_position(), Ok(NoticePosition::default()));
+    let batch = NoticeBatch {
+        position: Some(Seq(5)),
+        ..NoticeBatch::default()
+    };
+    assert_eq!(store.record_notices(leader.epoch, batch), Ok(()));
+    let later = Leader::elect(&*store);
+    let refused = store.record_position(leader.epoch, FollowerName::Traces, None);
+    assert_eq!(refused, Err(StoreError::Overtaken));
+    assert_eq!(position(&*store), Ok(Some(Seq(8))));
+    let removed = store.record_position(later.epoch, FollowerName::Traces, None);
+    assert_eq!(removed, Ok(()));
+    assert_eq!(position(&*store), Ok(None));
+    let found = store.notice_position().expect("readable");
+    assert_eq!(found.seq, Some(Seq(5)));
 }
 
 pub(crate) fn a_deposed_leader_records_no_notice(open: Open<'_>) {
