@@ -73,8 +73,8 @@ impl Cluster {
             .collect();
     }
 
-    /// The value of one of the scheduler's metrics without labels.
-    pub fn metric(&self, name: &str) -> u64 {
+    /// The scheduler's metrics, as Prometheus gets them.
+    pub fn metrics(&self) -> String {
         let address = self.clients_at();
         let mut stream = TcpStream::connect(&address).expect("it listens");
         let request =
@@ -82,6 +82,12 @@ impl Cluster {
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("readable");
+        answer
+    }
+
+    /// The value of one of them, with its labels if it has some.
+    pub fn metric(&self, name: &str) -> u64 {
+        let answer = self.metrics();
         let values = answer.lines().filter_map(|line| line.split_once(' '));
         let mut values = values.filter(|(known, _)| *known == name);
         let (_, value) = values.next().expect(name);

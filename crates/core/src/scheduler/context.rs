@@ -18,6 +18,7 @@ use super::attempts;
 use super::bullpen::Bullpen;
 use super::command::Reply;
 use super::dependencies::Dependencies;
+use super::tallies::Tallies;
 use crate::config::Config;
 use crate::counts::Counts;
 use crate::ledger::Ledger;
@@ -64,6 +65,7 @@ pub(crate) struct Cx<'a> {
     pub(crate) bullpen: &'a mut Bullpen,
     pub(crate) dependencies: &'a mut Dependencies,
     pub(crate) alarms: &'a mut Alarms,
+    pub(crate) tallies: &'a mut Tallies,
     pub(crate) step: &'a mut Step<Fact, Effect>,
     /// The client that has asked for what is being decided, if it is known.
     pub(crate) by: Option<Arc<Principal>>,
@@ -92,6 +94,7 @@ impl Cx<'_> {
         if !is_unfollowed {
             self.alarms.observe(self.ledger, &fact, self.now);
         }
+        self.tallies.observe(self.ledger, &fact);
         self.step.record_by(fact, self.by.as_ref());
     }
 

@@ -32,6 +32,7 @@ mod library;
 mod limits;
 mod run_view;
 mod runs;
+mod tallies;
 pub(crate) mod timetable;
 mod wait_groups;
 
@@ -61,6 +62,7 @@ use backfill::BackfillDriver;
 use bullpen::Bullpen;
 use dependencies::Dependencies;
 use runs::Deadlines;
+use tallies::Tallies;
 use timetable::Timetable;
 
 pub use crate::config::{Config, StoreMode};
@@ -81,6 +83,7 @@ pub use limits::{LimitError, LimitView};
 pub use run_view::{RunView, TaskView};
 pub use runs::{Obstacle, Resume, RunCommand, RunError};
 pub use wait_groups::{WaitGroup, WaitGroups};
+pub use tallies::{QueueHead, TALLIES_MAX, Tally};
 
 /// An input of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +147,7 @@ pub struct Scheduler {
     backfills: BackfillDriver,
     deadlines: Deadlines,
     alarms: Alarms,
+    tallies: Tallies,
     fleets: Controller,
     counts: Counts,
 }
@@ -174,6 +178,30 @@ impl Scheduler {
         let pilots = fleets::pilots(&self.ledger, self.seats());
         let scene = fleets::scene(&self.config, &self.ledger, &pilots, now);
         self.fleets.views(&scene)
+    }
+
+    /// What this leader has counted by owner and entry, in this order.
+    pub fn tallies(&self) -> impl Iterator<Item = (&str, &str, Tally)> + '_ {
+        self.tallies.iter()
+    }
+
+    /// The instances that are first in line in their queues, at most `max` of the oldest.
+    #[must_use]
+    pub fn queue_heads(&self, max: usize) -> Vec<QueueHead> {
+        let mut heads: Vec<InstanceId> = self.bullpen.heads().collect();
+        heads.sort_unstable();
+        heads.dedup();
+        heads.truncate(max);
+        let heads = heads.into_iter().filter_map(|id| {
+            let instance = self.ledger.find(id)?;
+            let (owner, entry) = tallies::work(&self.ledger, &instance.spec);
+            Some(QueueHead {
+                instance: id,
+                owner: owner.to_owned(),
+                entry: entry.to_owned(),
+            })
+        });
+        heads.collect()
     }
 
     /// What the attempts of a worker claim of its resources, in sum.
@@ -216,6 +244,7 @@ impl Scheduler {
         }
         let deadlines = Deadlines::restore(&ledger, now);
         let mut alarms = Alarms::restore(&ledger, now);
+        let mut tallies = Tallies::default();
         let mut cx = Cx {
             now,
             epoch,
@@ -224,6 +253,7 @@ impl Scheduler {
             bullpen: &mut bullpen,
             dependencies: &mut dependencies,
             alarms: &mut alarms,
+            tallies: &mut tallies,
             step: &mut step,
             by: None,
             counts: &mut counts,
@@ -243,6 +273,7 @@ impl Scheduler {
             backfills: BackfillDriver::default(),
             deadlines,
             alarms,
+            tallies,
             fleets,
             counts,
         }
@@ -264,6 +295,7 @@ impl Scheduler {
             bullpen: &mut self.bullpen,
             dependencies: &mut self.dependencies,
             alarms: &mut self.alarms,
+            tallies: &mut self.tallies,
             step: &mut step,
             by: None,
             counts: &mut self.counts,

@@ -1,9 +1,12 @@
 //! `/metrics`.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use baton_core::fleet::FleetView;
+use baton_core::scheduler::Tally;
 use baton_model::alarm::AlarmKind;
 use baton_model::api::Worker;
 use baton_model::fleet::{FleetJob, JobState};
@@ -16,7 +19,7 @@ use tokio::time::timeout;
 use super::app::App;
 use crate::clock;
 use crate::driver::Status;
-use crate::limits::SCRAPE_WAIT;
+use crate::limits::{QUEUE_HEADS_MAX, SCRAPE_WAIT};
 use crate::metrics::table::Family;
 use crate::metrics::{Text, table};
 
@@ -69,9 +72,83 @@ pub(super) async fn show(State(app): State<App>) -> Response {
             kinds.map(|kind| ([kind.word()], count(kind))),
         );
     }
+    by_entry(&app, &mut text).await;
     app.0.metrics.write(&mut text);
     let media = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, media)], text.into_string()).into_response()
+}
+
+/// What the leader counts by owner and entry, and how old its queues are. Nothing here depends on the number of
+/// instances.
+async fn by_entry(app: &App, text: &mut Text) {
+    if !matches!(*app.0.status.borrow(), Status::Leading(_)) {
+        return;
+    }
+    let counted = app.query(|leader| {
+        let tallies = leader.tallies();
+        let tallies = tallies.map(|(owner, entry, it)| (owner.to_owned(), entry.to_owned(), it));
+        (
+            tallies.collect::<Vec<_>>(),
+            leader.queue_heads(QUEUE_HEADS_MAX),
+        )
+    });
+    let Ok(Ok((tallies, heads))) = timeout(SCRAPE_WAIT, counted).await else {
+        return;
+    };
+    tallied(text, &tallies);
+    let aged = app.read(move |store| {
+        let now = clock::now().wall;
+        let mut ages = BTreeMap::new();
+        for head in heads {
+            if let Some(record) = store.instance(head.instance)? {
+                let age = now.since(record.changed_at).0 / 1_000;
+                let oldest: &mut u64 = ages.entry([head.owner, head.entry]).or_default();
+                *oldest = age.max(*oldest);
+            }
+        }
+        Ok(ages)
+    });
+    if let Ok(Ok(ages)) = timeout(SCRAPE_WAIT, aged).await {
+        text.family(&table::QUEUE_OLDEST, ages);
+    }
+}
+
+fn tallied(text: &mut Text, tallies: &[(String, String, Tally)]) {
+    let mut family = |family: &Family, columns: &[(&str, fn(&Tally) -> u64)]| {
+        // An entry has no series of what it never does, and all of what it does: a counter that appears with
+        // a 1 has not increased for Prometheus.
+        let concerned = tallies
+            .iter()
+            .filter(|(.., tally)| columns.iter().any(|(_, of)| of(tally) > 0));
+        let rows = concerned.flat_map(|(owner, entry, tally)| {
+            let columns = columns.iter().map(|(label, of)| (*label, of(tally)));
+            columns.map(move |(label, count)| ([owner.as_str(), entry.as_str(), label], count))
+        });
+        text.family(family, rows);
+    };
+    family(
+        &table::INSTANCES_ENDED,
+        &[
+            ("DONE", |it| it.instances_done),
+            ("FAILED", |it| it.instances_failed),
+        ],
+    );
+    family(
+        &table::RUNS_ENDED,
+        &[
+            ("DONE", |it| it.runs_done),
+            ("FAILED", |it| it.runs_failed),
+            ("HALTED", |it| it.runs_halted),
+        ],
+    );
+    family(
+        &table::DUE_TIMES,
+        &[
+            ("launched", |it| it.due_launched),
+            ("late", |it| it.due_late),
+            ("skipped", |it| it.due_skipped),
+        ],
+    );
 }
 
 fn instances(text: &mut Text, counts: &Counts) {

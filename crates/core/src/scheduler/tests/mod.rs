@@ -692,5 +692,6 @@ mod runs;
 mod suspicion;
 mod tenure;
 mod terms;
+mod traces;
 mod waits;
 mod workers;
