@@ -2,7 +2,7 @@
 
 use baton_client::{Client, DEFAULT_URL};
 pub(crate) use baton_terminal::connection::{
-    REFUSED, accepted_instance, accepted_run, block_on, refused,
+    REFUSED, accepted_instance, accepted_run, block_on, in_trace, refused,
 };
 
 use crate::credentials::CredentialArgs;
@@ -24,7 +24,7 @@ pub(crate) fn client(url: Option<&str>, credentials: &CredentialArgs) -> Result<
     if let Ok(user) = std::env::var(USER_VARIABLE) {
         client = client.with_user(&user);
     }
-    Ok(client)
+    Ok(in_trace(client))
 }
 
 /// The URL of the command line, or else of the environment, or else the default.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use baton_core::leader::ElectionTimeouts;
+use baton_core::trace::Sampling;
 use baton_files::units;
 use baton_model::message::LogQuery;
 use baton_model::time::Millis;
@@ -13,7 +14,8 @@ use baton_model::timeouts::{LOST_AFTER_DEFAULT, Timeouts};
 use baton_runner::sys::{listeners, memory, users};
 use baton_server::limits::{LEADER_LEASE_MAX, LEADER_LEASE_MIN, Traffic};
 use baton_server::{
-    Backend, Config, FleetSettings, LogBucket, LogReader, Ready, SecretSettings, ServeError, serve,
+    Backend, Config, FleetSettings, LogBucket, LogReader, Ready, SecretSettings, ServeError,
+    TraceEndpoint, TraceSettings, serve,
 };
 use baton_terminal::interrupts::Interrupts;
 use baton_tls::{ClientFiles, ServerFiles, Trust};
@@ -134,6 +136,19 @@ pub(crate) struct ServerArgs {
     /// File (YAML, TOML or JSON) of the channels and routes of notifications
     #[arg(long, value_name = "FILE")]
     notify_file: Option<PathBuf>,
+    /// Receiver of traces (OpenTelemetry, OTLP over HTTP), such as http://127.0.0.1:4318
+    #[arg(long, value_name = "URL")]
+    trace_endpoint: Option<TraceEndpoint>,
+    /// File with headers for it, one `Name: value` in each line; read again for each request
+    #[arg(long, value_name = "FILE", requires = "trace_endpoint")]
+    trace_headers_file: Option<PathBuf>,
+    /// CA certificate (PEM) of it [default: the system's trust store]
+    #[arg(long, value_name = "FILE", requires = "trace_endpoint")]
+    trace_ca: Option<PathBuf>,
+    /// Part of the traces that are sent, from 0 to 1; those that a submitter has begun are sent if the submitter
+    /// records them [default: 1]
+    #[arg(long, value_name = "RATIO", requires = "trace_endpoint", value_parser = ratio)]
+    trace_ratio: Option<Sampling>,
     /// File with the keys of secrets, one in each line, as `baton secret key` prints them: the first encrypts
     /// [default: the systemd credential baton-secret-key, or secret.key in the data directory]
     #[arg(long, value_name = "FILE")]
@@ -207,6 +222,7 @@ impl ServerArgs {
         if let Some(file) = &self.notify_file {
             config.notify = baton_files::load_notifications(file).map_err(Failure::usage)?;
         }
+        config.traces = self.traces()?;
         config.secrets = SecretSettings {
             key_file: self.secret_key.clone(),
             sources: match &self.secrets_file {
@@ -216,6 +232,22 @@ impl ServerArgs {
             allow_plain: self.allow_plain_secrets,
         };
         Ok(config)
+    }
+
+    /// The receiver of traces, with a file of headers that can be used.
+    fn traces(&self) -> Result<Option<TraceSettings>, Failure> {
+        let Some(endpoint) = &self.trace_endpoint else {
+            return Ok(None);
+        };
+        let settings = TraceSettings {
+            endpoint: endpoint.clone(),
+            headers_file: self.trace_headers_file.clone(),
+            ca_file: self.trace_ca.clone(),
+            sampling: self.trace_ratio.unwrap_or(Sampling::ALL),
+        };
+        let headers = settings.headers();
+        headers.map_err(|error| Failure::usage(format!("--trace-headers-file: {error}")))?;
+        Ok(Some(settings))
     }
 
     /// The file of fleets. Its path is absolute: facts and errors name it.
@@ -371,6 +403,15 @@ fn leader_lease(text: &str) -> Result<Millis, String> {
         "the lease of the leader is from {LEADER_LEASE_MIN} to {LEADER_LEASE_MAX}: a shorter one would \
          depose leaders that are only slow, and workers would kill their work during a longer one"
     ))
+}
+
+fn ratio(text: &str) -> Result<Sampling, String> {
+    let ratio = text.parse::<f64>().ok();
+    match ratio.filter(|ratio| (0.0..=1.0).contains(ratio)) {
+        // The product is from 0 to a million.
+        Some(ratio) => Ok(Sampling::per_million((ratio * 1e6).round() as u32)),
+        None => Err("write a number from 0 to 1, such as 0.1 for a tenth".to_owned()),
+    }
 }
 
 fn connections(text: &str) -> Result<usize, String> {

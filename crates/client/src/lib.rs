@@ -48,6 +48,7 @@ pub use runs::{ResumeRequest, RunItem};
 pub use usage::UsageQuery;
 
 use baton_model::token::Secret;
+use baton_model::trace::TraceContext;
 use baton_tls::ClientFiles;
 use transport::Transport;
 
@@ -91,6 +92,13 @@ impl Client {
     #[must_use]
     pub fn with_user(mut self, name: &str) -> Self {
         self.transport.set_user(name);
+        self
+    }
+
+    /// Sends this span with every request: what is submitted becomes a child of it.
+    #[must_use]
+    pub fn with_trace(mut self, trace: TraceContext) -> Self {
+        self.transport.set_trace(trace);
         self
     }
 

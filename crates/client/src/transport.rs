@@ -7,6 +7,7 @@ use std::time::Duration;
 use baton_model::api::{MEDIA_TYPE, Problem};
 use baton_model::json;
 use baton_model::token::{self, Secret};
+use baton_model::trace::{TRACE_HEADER, TraceContext};
 use baton_tls::{ClientFiles, messages};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
@@ -37,6 +38,7 @@ pub(crate) struct Transport {
     http: reqwest::Client,
     bearer: Option<HeaderValue>,
     user: Option<HeaderValue>,
+    trace: Option<HeaderValue>,
 }
 
 impl Transport {
@@ -69,6 +71,7 @@ impl Transport {
             http,
             bearer: None,
             user: None,
+            trace: None,
         })
     }
 
@@ -86,6 +89,11 @@ impl Transport {
     pub(crate) fn set_user(&mut self, name: &str) {
         let name = Some(name).filter(|name| token::check_name(name).is_ok());
         self.user = name.and_then(|name| HeaderValue::from_str(name).ok());
+    }
+
+    /// Sends this span with every request: what is submitted becomes a child of it.
+    pub(crate) fn set_trace(&mut self, trace: TraceContext) {
+        self.trace = HeaderValue::from_str(&trace.to_string()).ok();
     }
 
     /// A new idempotency key, if a request may have to be sent to another scheduler. The scheduler remembers a
@@ -278,6 +286,9 @@ impl Transport {
         }
         if let Some(user) = &self.user {
             request = request.header(USER_HEADER, user.clone());
+        }
+        if let Some(trace) = &self.trace {
+            request = request.header(TRACE_HEADER, trace.clone());
         }
         request
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use baton_client::Client;
 use baton_fs::private::file_options;
-use baton_terminal::connection::refused;
+use baton_terminal::connection::{in_trace, refused};
 use baton_terminal::output::{Failure, INTERNAL, STORE_IN_USE, USAGE, clean, note};
 use baton_terminal::variables;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
@@ -81,7 +81,7 @@ impl Children {
         let (scheduler, ready) = scheduler(data, false, secrets).await?;
         write_url(data, &ready.url)?;
         Ok(Self {
-            client: Client::new(&ready.url).map_err(refused)?,
+            client: in_trace(Client::new(&ready.url).map_err(refused)?),
             scheduler,
             worker: worker(data, &ready.workers)?,
             address: ready.workers,
@@ -149,7 +149,7 @@ impl Reader {
     pub(crate) async fn start(data: &Path) -> Result<Self, Failure> {
         let (scheduler, ready) = scheduler(data, true, None).await?;
         Ok(Self {
-            client: Client::new(&ready.url).map_err(refused)?,
+            client: in_trace(Client::new(&ready.url).map_err(refused)?),
             scheduler,
         })
     }

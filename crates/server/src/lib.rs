@@ -90,6 +90,7 @@ use tokio::time::timeout;
 
 pub use error::ServeError;
 pub use fleets::FleetSettings;
+pub use followers::traces::{TraceEndpoint, TraceSettings};
 pub use http::routes::{ROUTES, Route};
 pub use http::{is_our_host, prefers_json};
 pub use leadership::{DataHolder, DataLock};
@@ -103,8 +104,8 @@ use accept::Acceptor;
 use access::Access;
 use driver::event::Event;
 use driver::{Handle, Setup};
-use followers::Source;
 use followers::notifications::{Notifications, Setup as NotificationSetup};
+use followers::{Source, traces};
 use http::app::{App, Parts};
 use http::bodies::BodyBudget;
 use limits::{BUCKET_PROBE_WAIT, LEADER_LEASE_DEFAULT, SHUTDOWN_WAIT, Traffic};
@@ -218,6 +219,8 @@ pub struct Config {
     pub fleets: Option<FleetSettings>,
     /// Keys and sources of secrets.
     pub secrets: SecretSettings,
+    /// The receiver of traces, if there is one.
+    pub traces: Option<TraceSettings>,
 }
 
 impl Default for Config {
@@ -256,6 +259,7 @@ impl Default for Config {
             notify: NotifySettings::default(),
             fleets: None,
             secrets: SecretSettings::default(),
+            traces: None,
         }
     }
 }
@@ -463,15 +467,17 @@ async fn run(
     let [for_clients, for_workers] = [Port::Clients, Port::Workers]
         .map(|port| Acceptor::new(port, config.traffic, tls.clone(), Arc::clone(&metrics)));
     let contact = Contact::new(config.advertised(), started.clients, started.workers);
+    let source = Source {
+        store: Arc::clone(&store),
+        status: status.clone(),
+        committed: committed.clone(),
+    };
+    let exporting = traces::start(config.traces.clone(), source.clone(), Arc::clone(&metrics));
     let notifications = Notifications::new(NotificationSetup {
         settings: config.notify.clone(),
         url: contact.url.clone(),
         scheduler: config.name.clone(),
-        source: Source {
-            store: Arc::clone(&store),
-            status: status.clone(),
-            committed: committed.clone(),
-        },
+        source,
         inbox: inbox.clone(),
         metrics: Arc::clone(&metrics),
     });
@@ -535,6 +541,7 @@ async fn run(
     let mut background = vec![
         marking,
         pruning,
+        exporting,
         tokio::spawn(access.refresh_periodically()),
     ];
     let release = config.release_memory;
@@ -716,6 +723,7 @@ fn start(
             timeouts: config.timeouts,
             allow_bump_unhealthy: config.allow_bump_unhealthy,
             stuck_after: config.stuck_after,
+            tracing: config.traces.as_ref().map(|it| it.sampling),
             predecessor_grace: match store.sharing() {
                 Some(_) => config.election.lapse,
                 None => Millis(0),

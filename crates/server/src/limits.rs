@@ -348,6 +348,37 @@ pub const NOTICE_FAULT_AFTER: u32 = 3;
 /// How long a notice is tried: over a weekend.
 pub const NOTICE_GIVE_UP: Millis = Millis::from_secs(3 * 24 * 60 * 60);
 
+/// Queues whose age `/metrics` reads: those with the oldest instances in front.
+pub const QUEUE_HEADS_MAX: usize = 200;
+
+/// Age of the end of work at which its spans are no longer sent: how long a receiver of traces may be away. The
+/// spans of what ended before are dropped and counted.
+pub const TRACE_AGE_MAX: Millis = Millis::from_secs(60 * 60);
+
+/// The first and the longest pause after a receiver of traces has failed.
+pub const TRACE_BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+/// How long spans are collected before they are sent, so that busy moments need few requests.
+pub const TRACE_LINGER: Duration = Duration::from_secs(1);
+
+/// How long the position of the exporter of traces may be unstored: a successor repeats the spans since.
+pub const TRACE_POSITION_PAUSE: Duration = Duration::from_secs(5);
+
+/// Spans in a request: some hundred KiB, which receivers accept by default.
+pub const TRACE_SPANS_MAX: usize = 512;
+
+/// Ends whose spans are in memory at once.
+pub const TRACE_ENDS_MAX: usize = 64;
+
+/// Facts of one instance that its spans are made of: the latest.
+pub const TRACE_FACTS_MAX: usize = 10_000;
+
+/// Instances of a range that was halted while it waited that have spans; those of the others are dropped.
+pub const TRACE_HALTED_MAX: usize = 1_000;
+
+/// Characters of a text in a span.
+pub const TRACE_TEXT_CHARS_MAX: usize = 500;
+
 /// Time for a connection to a receiver.
 pub const NOTICE_CONNECT_WAIT: Duration = Duration::from_secs(10);
 

@@ -2,9 +2,10 @@
 
 use std::future::Future;
 
-use baton_client::ClientError;
+use baton_client::{Client, ClientError};
 use baton_model::api::RunReply;
 use baton_model::ids::{InstanceId, RunId};
+use baton_model::trace::TRACE_VARIABLE;
 
 use crate::ids;
 use crate::output::{FAILED, Failure, INTERNAL, USAGE, clean};
@@ -17,6 +18,17 @@ pub const REFUSED: u8 = 3;
 pub fn block_on<T>(command: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     runtime::on_this_thread(command)
         .map_err(|error| Failure::Message(REFUSED, format!("cannot start the runtime: {error}")))?
+}
+
+/// Lets a client submit for the span of the program that has started this one, if there is one.
+#[must_use]
+pub fn in_trace(client: Client) -> Client {
+    let trace = std::env::var(TRACE_VARIABLE).ok();
+    // As a header, a malformed one is ignored.
+    match trace.and_then(|trace| trace.trim().parse().ok()) {
+        Some(trace) => client.with_trace(trace),
+        None => client,
+    }
 }
 
 /// Converts an error of the client into a failure with its exit code.

@@ -40,6 +40,7 @@ pages! {
     notifications: "docs/notifications.md",
     alarms: "docs/alarms.md",
     secrets: "docs/secrets.md",
+    traces: "docs/traces.md",
     the_tutorial: "docs/guides/tutorial.md",
     cron_jobs: "docs/guides/cron-jobs.md",
     arrays: "docs/guides/arrays.md",

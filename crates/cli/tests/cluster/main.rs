@@ -3,9 +3,12 @@
 mod api;
 mod backfills;
 mod effects;
+mod metrics;
 mod mounts;
 mod network;
 mod notifications;
+mod receiver;
+mod traces;
 
 mod chain;
 mod clones;

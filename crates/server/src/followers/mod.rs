@@ -7,11 +7,15 @@
 //! | module | holds |
 //! |---|---|
 //! | `notifications` | notices about facts, and their deliveries |
+//! | `traces` | spans of work that has ended, for a receiver of OpenTelemetry |
+//! | `receiver` | requests to receivers |
 //!
 //! Logs are collected by another follower, `http::logs::collect`. The stream of events is none of them: its
 //! position belongs to a client, and any scheduler serves it.
 
 pub(crate) mod notifications;
+mod receiver;
+pub(crate) mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;

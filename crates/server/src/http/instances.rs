@@ -28,7 +28,7 @@ use super::extract::{self, Ids, Parameters, Target};
 use super::openapi::answers::{CancelReply, OfInstances, SubmitReply, Unchanged};
 use super::problem::{Answer, Fault};
 use super::response::respond;
-use super::{arrays, bulk, conditions, idempotency, messages, owners, ranges, views};
+use super::{arrays, bulk, conditions, idempotency, messages, owners, ranges, trace, views};
 use crate::access::Caller;
 use crate::clock;
 use crate::driver::event::{Event, Unanswered};
@@ -78,6 +78,7 @@ enum KillOrCounts {
     operation_id = "submit",
     params(
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key creates nothing new, and returns the same ids."),
+        ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context): the spans of what is created are its children. A malformed one is ignored."),
     ),
     request_body = Submit<Value>,
     responses(
@@ -91,6 +92,7 @@ pub(super) async fn submit(
     request: Request,
 ) -> Answer<Response> {
     let key = idempotency::text(request.headers())?.map(str::to_owned);
+    let trace = trace::parent(request.headers());
     let body = extract::bytes(request).await?;
     let mut submit: Submit<Value> = extract::parse(&body)?;
     if let Some(owner) = &caller.owner {
@@ -107,6 +109,10 @@ pub(super) async fn submit(
     };
     let mut submission = arrays::submission(&file, binding, shape)?;
     submission.spec.conditions = conditions;
+    submission.spec.trace = trace;
+    for elements in &mut submission.more {
+        elements.spec.trace = trace;
+    }
     let owner = &submission.spec.owner;
     submission.key = key.map(|text| idempotency::key(&["instances", owner], &text, [&*body]));
     let command = Command::Submit { submission, mark };

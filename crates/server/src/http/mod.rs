@@ -98,6 +98,7 @@ mod streams;
 #[cfg(test)]
 mod testing;
 mod tokens;
+mod trace;
 mod usage;
 mod views;
 mod waits;

@@ -51,6 +51,9 @@ pub(crate) struct Metrics {
     log_archive_failures: AtomicU64,
     notifications_sent: AtomicU64,
     notifications_failed: AtomicU64,
+    spans_sent: AtomicU64,
+    spans_dropped: [AtomicU64; DropReason::ALL.len()],
+    span_exports_failed: AtomicU64,
     requests: Mutex<BTreeMap<Request, u64>>,
     refused: Mutex<BTreeMap<String, u64>>,
     connections: [AtomicU64; Port::ALL.len()],
@@ -124,6 +127,29 @@ impl CloseReason {
     }
 }
 
+/// Why spans were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DropReason {
+    /// The receiver was away for too long, or the history of the work is gone.
+    Late,
+    /// The receiver refused them.
+    Refused,
+    /// Too many instances were halted at once.
+    Many,
+}
+
+impl DropReason {
+    const ALL: [Self; 3] = [Self::Late, Self::Refused, Self::Many];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Late => "late",
+            Self::Refused => "refused",
+            Self::Many => "many",
+        }
+    }
+}
+
 impl Metrics {
     /// Counts an input of the leader.
     pub(crate) fn decided(&self) {
@@ -164,6 +190,21 @@ impl Metrics {
     /// Counts a delivery of a notification that has failed.
     pub(crate) fn notification_failed(&self) {
         add(&self.notifications_failed, 1);
+    }
+
+    /// Counts spans that their receiver has accepted.
+    pub(crate) fn spans_sent(&self, count: u64) {
+        add(&self.spans_sent, count);
+    }
+
+    /// Counts spans that are not sent, or ends of work whose spans are not made.
+    pub(crate) fn spans_dropped(&self, reason: DropReason, count: u64) {
+        add(&self.spans_dropped[reason as usize], count);
+    }
+
+    /// Counts a request with spans that has failed.
+    pub(crate) fn span_export_failed(&self) {
+        add(&self.span_exports_failed, 1);
     }
 
     /// Counts an answered request.
@@ -225,6 +266,11 @@ impl Metrics {
             &table::NOTIFICATIONS_FAILED,
             get(&self.notifications_failed),
         );
+        text.one(&table::SPANS_SENT, get(&self.spans_sent));
+        let dropped = DropReason::ALL.iter().zip(&self.spans_dropped);
+        let rows = dropped.map(|(reason, sum)| ([reason.word()], get(sum)));
+        text.family(&table::SPANS_DROPPED, rows);
+        text.one(&table::SPAN_EXPORTS_FAILED, get(&self.span_exports_failed));
         let requests = self.requests.lock().unwrap_or_else(|it| it.into_inner());
         let rows = requests.iter().map(|((method, route, status), count)| {
             let labels = [(*method).to_owned(), route.clone(), status.to_string()];

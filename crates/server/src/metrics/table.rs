@@ -75,6 +75,14 @@ families! {
         "1 while a fleet is paused.";
     FLEET_LIST_AGE = "baton_fleet_list_age_seconds", Gauge, ["fleet"],
         "Time since the last list of jobs that the cluster manager has answered; absent before the first. A fleet without jobs asks for none.";
+    INSTANCES_ENDED = "baton_instances_ended_total", Counter, ["owner", "entry", "state"],
+        "Instances that have ended, by owner and task, and as `DONE` or `FAILED`; items of a run count for its workflow. This and the next two are counted by the leader since it leads; from the 501st pair of owner and entry on they count under `other`.";
+    RUNS_ENDED = "baton_runs_ended_total", Counter, ["owner", "entry", "state"],
+        "Runs that have ended, by owner and workflow, and as `DONE`, `FAILED` or `HALTED`.";
+    DUE_TIMES = "baton_due_times_total", Counter, ["owner", "entry", "outcome"],
+        "Due times of schedules, by owner and entry: `launched` on time, launched `late`, or `skipped`.";
+    QUEUE_OLDEST = "baton_queue_oldest_seconds", Gauge, ["owner", "entry"],
+        "How long the first in line of each queue waits, by its owner and task or workflow; of the 200 queues with the oldest in front. Absent where nothing waits, and while the store cannot be read.";
     DECISIONS = "baton_decisions_total", Counter, [],
         "Inputs processed by the leader.";
     FACTS = "baton_facts_total", Counter, ["kind"],
@@ -97,6 +105,12 @@ families! {
         "Deliveries that no receiver has acknowledged yet; absent while the store cannot be read.";
     NOTIFICATIONS_OLDEST = "baton_notifications_oldest_seconds", Gauge, [],
         "Age of the oldest of them; 0 if there is none.";
+    SPANS_SENT = "baton_trace_spans_sent_total", Counter, [],
+        "Spans that the receiver of traces has accepted.";
+    SPANS_DROPPED = "baton_trace_spans_dropped_total", Counter, ["reason"],
+        "Spans that were not sent: the work ended too long ago (`late`; counts work, not its spans), the receiver refused them (`refused`), or too many instances were halted at once (`many`).";
+    SPAN_EXPORTS_FAILED = "baton_trace_exports_failed_total", Counter, [],
+        "Requests with spans that have failed; each is tried again, unless the receiver refuses its content.";
     ALARMS = "baton_alarms", Gauge, ["kind"],
         "Open alarms by kind: `late`, `slow`, `short`, `stuck`; absent while the store cannot be read.";
     HTTP_REQUESTS = "baton_http_requests_total", Counter, ["method", "route", "status"],

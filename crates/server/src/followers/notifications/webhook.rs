@@ -1,18 +1,15 @@
 //! An HTTP request, signed if there is a secret.
 
-use std::path::Path;
-
 use baton_model::hex::hex;
 use baton_model::notify::{Webhook, WebhookForm};
-use baton_tls::{ClientFiles, Trust, messages};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::Url;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, Url};
 use sha2::Sha256;
 
 use super::message::{Message, read, text_of};
 use crate::clock;
-use crate::limits::{NOTICE_CONNECT_WAIT, NOTICE_SEND_WAIT};
+use crate::followers::receiver::{client, reason};
 
 /// Characters of an answer that are repeated.
 const ANSWER_CHARS_MAX: usize = 200;
@@ -90,43 +87,6 @@ fn signature(secret: &[u8], at: u64, body: &[u8]) -> String {
     mac.update(format!("{at}.").as_bytes());
     mac.update(body);
     format!("t={at},v1={}", hex(mac.finalize().into_bytes()))
-}
-
-fn client(url: &Url, ca: Option<&Path>) -> Result<Client, String> {
-    let files = ClientFiles {
-        trust: match ca {
-            _ if url.scheme() == "http" => Trust::None,
-            Some(ca) => Trust::Ca(ca.to_owned()),
-            None => Trust::System,
-        },
-        identity: None,
-    };
-    let tls = files.load().map_err(|error| error.to_string())?;
-    Client::builder()
-        .connect_timeout(NOTICE_CONNECT_WAIT)
-        .timeout(NOTICE_SEND_WAIT)
-        .redirect(reqwest::redirect::Policy::none())
-        .tls_backend_preconfigured(std::sync::Arc::unwrap_or_clone(tls))
-        .build()
-        .map_err(|error| reason(&error))
-}
-
-/// The innermost cause. The outer ones name the URL.
-fn reason(error: &reqwest::Error) -> String {
-    use std::error::Error as _;
-    if error.is_timeout() {
-        return "the receiver has not answered in time".to_owned();
-    }
-    if let Some(text) = messages::describe(error) {
-        return text;
-    }
-    let Some(mut cause) = error.source() else {
-        return "the connection failed".to_owned();
-    };
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    format!("the receiver cannot be reached: {cause}")
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use super::super::extract;
 use super::super::peer::Peer;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
-use super::super::{guard, idempotency, owners, roles, runs, views};
+use super::super::{guard, idempotency, owners, roles, runs, trace, views};
 use super::{name, path, unknown};
 use crate::access::Caller;
 use crate::clock;
@@ -47,6 +47,7 @@ const BINDINGS_MAX: usize = 3;
     request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
+        ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context): the spans of what is created are its children. A malformed one is ignored."),
         ("baton-trigger-secret" = Option<String>, Header, description = "The secret of the entry."),
     ),
     responses(
@@ -86,6 +87,7 @@ pub(in super::super) async fn remote(
         trust,
         secret_sha256: shown,
         key: None,
+        trace: None,
     };
     launch(&app, by, command, request).await
 }
@@ -104,6 +106,7 @@ fn by_secret() -> (Trust, Option<Arc<Principal>>) {
     request_body(content = Option<TriggerTask>, description = "Parameter values; optional."),
     params(
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key starts nothing new."),
+        ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context): the spans of what is created are its children. A malformed one is ignored."),
     ),
     responses(
         (status = 202, description = "Started and durable.", body = api::TriggerReply, headers(("location" = String, description = "The control URL of the instance or run."))),
@@ -125,6 +128,7 @@ pub(in super::super) async fn by_hand(
         trust: Trust::Authenticated,
         secret_sha256: None,
         key: None,
+        trace: None,
     };
     launch(&app, caller.principal(), command, request).await
 }
@@ -138,6 +142,7 @@ async fn launch(
 ) -> Answer<Response> {
     let name = &command.name;
     let key = idempotency::text(request.headers())?.map(str::to_owned);
+    let trace = trace::parent(request.headers());
     let wanted: TriggerTask = extract::optional_body(request).await?.unwrap_or_default();
     let key = key.map(|text| {
         let params = wanted.params.iter();
@@ -150,6 +155,7 @@ async fn launch(
         let bound = TriggerCommand {
             bound: bound(app, name, &wanted).await?,
             key,
+            trace,
             ..command.clone()
         };
         let trigger = Command::Trigger(bound);

@@ -23,6 +23,7 @@ use super::super::openapi::answers::{RunReply, Value};
 use super::super::owners;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
+use super::super::trace;
 use super::{path, views};
 use crate::access::Caller;
 use crate::clock;
@@ -38,6 +39,7 @@ use crate::clock;
     operation_id = "submit-run",
     params(
         ("idempotency-key" = Option<String>, Header, description = "A key chosen by the client, at most 255 characters: a repeated request with the same key creates nothing new, and returns the same run."),
+        ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context): the spans of what is created are its children. A malformed one is ignored."),
     ),
     request_body = SubmitRun<Value>,
     responses(
@@ -51,6 +53,7 @@ pub(in super::super) async fn submit(
     request: Request,
 ) -> Answer<Response> {
     let key = idempotency::text(request.headers())?.map(str::to_owned);
+    let trace = trace::parent(request.headers());
     let body = extract::bytes(extract::large(request)).await?;
     let submit: SubmitRun<Box<RawValue>> = extract::parse_workflow(&body)?;
     let open = submit.open;
@@ -64,7 +67,8 @@ pub(in super::super) async fn submit(
         } else {
             file.plan_with_source(&submit.params, now)
         };
-        plan.map_err(wrong)
+        let plan = plan.map_err(wrong)?;
+        Ok(Plan { trace, ..plan })
     });
     let plan: Arc<Plan> = plan.await?;
     let key = key.map(|text| idempotency::key(&["runs", &plan.owner], &text, [&*body]));
