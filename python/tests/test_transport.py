@@ -333,6 +333,17 @@ def test_the_name_of_the_user_is_sent_with_and_without_a_token(
     assert [seen["Baton-User"] for seen in fake.headers] == ["ann", "ann", None, None]
 
 
+def test_the_span_of_the_program_is_sent(
+    fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    fake.replies = [(200, b'{"id":"r1","state":"DONE"}')] * 3
+    for set_to in (context, "", "a\r\nb"):
+        monkeypatch.setenv("TRACEPARENT", set_to)
+        Client(fake.url).run("r1")
+    assert [seen["traceparent"] for seen in fake.headers] == [context, None, None]
+
+
 def test_https_where_it_is_not_spoken_is_told_at_once(fake: FakeServer) -> None:
     way, clock = transport(fake.url.replace("http:", "https:"))
     with pytest.raises(ConnectionFailed, match="check that the port has TLS"):

@@ -6,6 +6,7 @@ All are validated before the first request, so that an error appears where it wa
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from dataclasses import dataclass
 from typing import List, Optional, Tuple, Union
@@ -96,6 +97,13 @@ def user() -> Optional[str]:
     name = os.environ.get("USER") or ""
     printable = all(" " < letter < "\x7f" for letter in name)
     return name if name and len(name) <= _USER_MAX and printable else None
+
+
+def trace() -> Optional[str]:
+    """The span of the program that runs this one; what is submitted becomes a child of it."""
+    context = (os.environ.get("TRACEPARENT") or "").strip()
+    # Whether it is valid is decided by the scheduler.
+    return context if re.fullmatch("[0-9a-z-]{1,128}", context) else None
 
 
 def tls_files(ca: Optional[_File], cert: Optional[Cert]) -> TlsFiles:

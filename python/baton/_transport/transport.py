@@ -304,6 +304,8 @@ class Transport:
         # A server that requires no tokens takes none into account.
         if (user := settings.user()) is not None:
             sent["Baton-User"] = user
+        if (trace := settings.trace()) is not None:
+            sent["traceparent"] = trace
         began = self.now()
         left = max(left, _LAST_LOOK_SECONDS)
         server, connection = self._schedulers.connect(min(_CONNECT_SECONDS, left))
