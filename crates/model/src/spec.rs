@@ -271,6 +271,7 @@ pub struct InstanceSpec {
     /// Secrets of its owner that it is given.
     pub secrets: Vec<SecretUse>,
     /// The span of its submitter that its own are children of.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub trace: Option<TraceContext>,
 }
 

@@ -27,8 +27,6 @@ pub struct SpanId(pub u64);
 
 /// A span that others may be children of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[cfg_attr(feature = "openapi", schema(value_type = String))]
 #[serde(try_from = "String", into = "String")]
 pub struct TraceContext {
     pub trace: TraceId,
