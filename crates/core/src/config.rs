@@ -29,7 +29,7 @@ pub struct Config {
     pub predecessor_grace: Millis,
     /// How long the first in line may wait for a worker before that is an alarm; zero for ever.
     pub stuck_after: Millis,
-    /// Which traces are recorded; none without a receiver of traces.
+    /// The traces that are recorded; none without a receiver of traces.
     pub tracing: Option<Sampling>,
     /// Seeded bugs.
     pub bugs: Bugs,

@@ -21,7 +21,7 @@ use baton_model::worker_set::mix;
 /// begun are recorded if the submitter records them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Sampling {
-    /// Of a million traces, at most [`Self::WHOLE`].
+    /// Traces in a million, at most [`Self::WHOLE`].
     per_million: u32,
 }
 

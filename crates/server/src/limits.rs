@@ -358,10 +358,10 @@ pub const TRACE_AGE_MAX: Millis = Millis::from_secs(60 * 60);
 /// The first and the longest pause after a receiver of traces has failed.
 pub const TRACE_BACKOFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// How long spans are collected before they are sent, so that busy moments need few requests.
+/// Pause between two requests with spans, so that busy moments need few.
 pub const TRACE_LINGER: Duration = Duration::from_secs(1);
 
-/// How long the position of the exporter of traces may be unstored: a successor repeats the spans since.
+/// Time for which the position of the exporter of traces may be unstored: a successor repeats the spans since.
 pub const TRACE_POSITION_PAUSE: Duration = Duration::from_secs(5);
 
 /// Spans in a request: some hundred KiB, which receivers accept by default.

@@ -180,7 +180,7 @@ impl Scheduler {
         self.fleets.views(&scene)
     }
 
-    /// What this leader has counted by owner and entry, in this order.
+    /// Tallies of this leader by owner and entry, in this order.
     pub fn tallies(&self) -> impl Iterator<Item = (&str, &str, Tally)> + '_ {
         self.tallies.iter()
     }

@@ -78,7 +78,7 @@ pub(super) async fn show(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, media)], text.into_string()).into_response()
 }
 
-/// What the leader counts by owner and entry, and how old its queues are. Nothing here depends on the number of
+/// Tallies of the leader by owner and entry, and ages of its queues. Nothing here depends on the number of
 /// instances.
 async fn by_entry(app: &App, text: &mut Text) {
     if !matches!(*app.0.status.borrow(), Status::Leading(_)) {

@@ -127,7 +127,7 @@ impl CloseReason {
     }
 }
 
-/// Why spans were dropped.
+/// Reason for which spans were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DropReason {
     /// The receiver was away for too long, or the history of the work is gone.

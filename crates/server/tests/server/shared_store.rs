@@ -17,6 +17,7 @@ use baton_store::followers::FollowerName;
 use baton_store::notices::NoticeBatch;
 use baton_store::secret::SecretChange;
 use baton_store::sharing::{Announced, Announcement, Sharing};
+use baton_store::view::Seq;
 use baton_store::{
     CommitCallback, FactLog, Fingerprint, PruneReport, Retention, SnapshotRead, SqliteStore,
     StoreError, TakeOutcome, Views,

@@ -69,7 +69,7 @@ enum Subject {
     Run(RunId, Generation, UniversalState),
 }
 
-/// Why a request has failed.
+/// The failure of a request.
 enum Failure {
     /// Its content is refused; it would be again.
     Refused(String),
@@ -79,7 +79,7 @@ enum Failure {
 
 /// Spans of some ends, and the number of ends without.
 #[derive(Default)]
-struct Found {
+struct Reading {
     spans: Vec<Span>,
     gone: u64,
     beyond: u64,
@@ -333,8 +333,8 @@ fn end(entry: &RecordedFact) -> Option<End> {
 }
 
 /// Reads the history of these ends.
-fn find(store: &dyn Store, basis: Basis, ends: &[End]) -> Result<Found, StoreError> {
-    let mut found = Found::default();
+fn find(store: &dyn Store, basis: Basis, ends: &[End]) -> Result<Reading, StoreError> {
+    let mut found = Reading::default();
     for end in ends {
         match end.subject {
             Subject::Instance(id) => instance(store, basis, id, end.seq, &mut found)?,
@@ -360,7 +360,7 @@ fn instance(
     basis: Basis,
     id: InstanceId,
     until: Seq,
-    found: &mut Found,
+    found: &mut Reading,
 ) -> Result<(), StoreError> {
     let mut timeline: Vec<RecordedFact> = Vec::new();
     let mut after = None;
@@ -384,7 +384,7 @@ fn halted(
     basis: Basis,
     (first, last): (InstanceId, InstanceId),
     seq: Seq,
-    found: &mut Found,
+    found: &mut Reading,
 ) -> Result<(), StoreError> {
     let records = store.within(first, last, &[UniversalState::Halted], TRACE_HALTED_MAX)?;
     let mut room = TRACE_HALTED_MAX as u64;

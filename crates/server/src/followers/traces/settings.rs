@@ -64,7 +64,7 @@ impl TraceSettings {
     /// Reads the headers again: a token in them may have been replaced.
     ///
     /// # Errors
-    /// What is wrong with the file, and in which line; never a value.
+    /// If the file cannot be read, or a line is no header; the error has no value.
     pub fn headers(&self) -> Result<HeaderMap, String> {
         match &self.headers_file {
             Some(file) => read(file).map_err(|error| format!("{}: {error}", file.display())),

@@ -34,15 +34,15 @@ pub(super) enum Attribute {
     Number(i64),
 }
 
-/// What the ids and the choice of spans follow from.
+/// The store, and the sampling: ids and the choice of spans follow from them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Basis {
     pub(super) store: StoreId,
     pub(super) sampling: Sampling,
 }
 
-/// An attempt that has begun.
-struct Begun<'a> {
+/// An attempt that has not ended.
+struct OpenAttempt<'a> {
     lease: LeaseId,
     holder: &'a Holder,
     at: Wall,
@@ -58,7 +58,7 @@ struct Round<'a> {
     start: Wall,
     waiting_since: Option<Wall>,
     next_attempt: AttemptNo,
-    begun: Option<Begun<'a>>,
+    begun: Option<OpenAttempt<'a>>,
     spans: Vec<Span>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Round<'a> {
             Fact::LeaseGranted { lease, holder, .. } => {
                 self.next_attempt = lease.attempt.number;
                 self.wait_ended(at);
-                self.begun = Some(Begun {
+                self.begun = Some(OpenAttempt {
                     lease: *lease,
                     holder,
                     at,
@@ -123,7 +123,7 @@ impl<'a> Round<'a> {
             }
             Fact::AttemptAdopted { lease, holder, .. } => {
                 self.waiting_since = None;
-                self.begun = Some(Begun {
+                self.begun = Some(OpenAttempt {
                     lease: *lease,
                     holder,
                     at,
@@ -174,7 +174,7 @@ impl<'a> Round<'a> {
     }
 
     fn attempt_ended(&mut self, at: Wall, end: AttemptEnd, stats: Option<AttemptStats>) {
-        let Some(Begun {
+        let Some(OpenAttempt {
             lease,
             holder,
             at: start,
