@@ -20,6 +20,7 @@
 //! | [`device`] | devices, and amounts of them |
 //! | [`placement`] | resource requests of instances, and offers of workers |
 //! | [`outcome`] | the end of an attempt, and the evidence for it |
+//! | [`measurement`] | what the attempts of a task have requested and used |
 //! | [`mark`] | the mark of a store, by which copies are recognised |
 //! | [`fact`] | the records of the store: past tense, append-only |
 //! | [`hex`] | bytes as hexadecimal digits |
@@ -53,6 +54,7 @@ pub mod large;
 pub mod library;
 pub mod limits;
 pub mod mark;
+pub mod measurement;
 pub mod message;
 pub mod notify;
 pub mod outcome;

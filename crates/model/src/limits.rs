@@ -233,3 +233,13 @@ pub const JOB_STABLE: Millis = Millis::from_secs(5 * 60);
 
 /// Nodes of a fleet whose failures are remembered; beyond it, those that failed longest ago are forgotten.
 pub const FLEET_NODES_MAX: usize = 100;
+
+/// Attempts of one task whose measurements are kept: enough for the 95th percentile of an array, and 8 kB in the store.
+pub const TASK_ATTEMPTS_MEASURED: usize = 200;
+
+/// Tasks whose measurements and run times are kept, by owner and name. The leader holds the run times of all of them
+/// in memory, some hundred bytes each. Beyond it those that ended longest ago are forgotten.
+pub const TASKS_MEASURED_MAX: usize = 10_000;
+
+/// Run times of one task that the leader remembers: enough to tell what is unusual.
+pub const RUN_TIMES_REMEMBERED: usize = 32;

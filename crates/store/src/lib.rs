@@ -28,6 +28,7 @@
 //! | `tables` | the tables, as they are copied |
 //! | [`secret`] | changes of secrets |
 //! | [`token`] | secrets of tokens: generation and hashing |
+//! | [`measurements`] | what the last attempts of each task have used |
 //! | [`usage`] | resource usage by owner and hour |
 //! | [`view`] | queries, records and cursors of readers |
 //! | [`limits`] | every bound, with its reason |
@@ -46,6 +47,7 @@ mod fact_log;
 pub mod facts;
 pub mod followers;
 pub mod limits;
+pub mod measurements;
 pub mod notices;
 pub mod postgres;
 mod retention;

@@ -61,6 +61,8 @@ pub(crate) const TABLES: &[Table] = tables! {
     "usage" by "hour, owner": "hour" Integer, "owner" Text, "done" Integer, "failed" Integer,
         "halted" Integer, "attempts" Integer, "cpu_claimed" Integer, "memory_claimed" Integer,
         "cpu_used_ms" Integer, "waited_ms" Integer;
+    "task_usage" by "owner, workflow, task": "owner" Text, "workflow" Text, "task" Text,
+        "attempts" Integer, "changed_ms" Integer, "requested" Text, "samples" Text;
     "run" by "id": "id" Integer, "name" Text, "owner" Text, "state" Text, "generation" Integer,
         "plan" Integer, "halting" Text, "cause" Text, "submitted_ms" Integer,
         "begun_ms" Integer, "changed_ms" Integer, "origin" Text,

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use baton_model::measurement::Requested;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Wall};
 use baton_model::workflow::Part;
@@ -113,6 +114,10 @@ pub(crate) struct Claim {
     nodes: u32,
     /// The item of a run that the instance carries out.
     pub(crate) part: Option<Part>,
+    /// The name of the task.
+    pub(crate) task: Arc<str>,
+    /// What its measurements are compared with.
+    pub(crate) requested: Requested,
 }
 
 impl Claim {
@@ -123,6 +128,8 @@ impl Claim {
             memory: spec.request.resources.memory_min,
             nodes: spec.nodes.get(),
             part: spec.part,
+            task: spec.name.as_str().into(),
+            requested: Requested::of(spec),
         }
     }
 
@@ -154,6 +161,8 @@ mod tests {
             memory: u64::MAX,
             nodes: 1,
             part: None,
+            task: "t".into(),
+            requested: Requested::default(),
         };
         let mut used = claim.held(Millis(u64::MAX), None);
         used.add(&used.clone());

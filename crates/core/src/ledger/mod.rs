@@ -22,6 +22,7 @@ mod instance;
 mod keys;
 mod library;
 mod restore;
+mod run_times;
 mod runs;
 mod waiting;
 
@@ -34,7 +35,9 @@ use baton_model::ids::{
     AttemptId, AttemptNo, BackfillId, Epoch, Incarnation, IncarnationNo, InstanceId, JobId,
     LeaseId, Lineage, RunId, TaskNo, WorkerName,
 };
+use baton_model::measurement::TaskPath;
 use baton_model::principal::NameOwner;
+use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Wall};
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
@@ -47,6 +50,8 @@ pub use instance::{Gang, Instance, Lease};
 pub use keys::Keys;
 pub use library::{Active, Library, Payload, Task, nominal_values};
 pub use restore::LedgerParts;
+pub(crate) use run_times::moved;
+pub use run_times::{LEARNED_MIN, RunTimes, UsualTime};
 pub use runs::{Run, RunHead, Runs, Stops, StoredRun};
 pub use waiting::Range;
 
@@ -128,6 +133,8 @@ struct Transient {
     /// When the open leases of instances with an expected run time were granted, as far as the store
     /// that it was restored from knows.
     leased_at: BTreeMap<InstanceId, Wall>,
+    /// A store has more of it.
+    run_times: RunTimes,
 }
 
 impl Ledger {
@@ -361,6 +368,33 @@ impl Ledger {
     /// this leader.
     pub(crate) fn leased_at(&self, instance: InstanceId) -> Option<Wall> {
         self.transient.leased_at.get(&instance).copied()
+    }
+
+    /// How long the attempts of each task take.
+    #[must_use]
+    pub const fn run_times(&self) -> &RunTimes {
+        &self.transient.run_times
+    }
+
+    /// Mutable access for the leader, which records the ends of attempts and runs.
+    pub(crate) const fn run_times_mut(&mut self) -> &mut RunTimes {
+        &mut self.transient.run_times
+    }
+
+    /// Sets the run times, as a store has them.
+    pub fn restore_run_times(&mut self, times: RunTimes) {
+        self.transient.run_times = times;
+    }
+
+    /// The task to which the measurements of an instance belong; none if its run is unknown.
+    #[must_use]
+    pub fn task_path(&self, spec: &InstanceSpec) -> Option<TaskPath> {
+        let run = spec.part.map(|part| self.runs.head(part.run));
+        match run {
+            Some(None) => None,
+            Some(Some(head)) => Some(TaskPath::of(spec, Some(&head.name))),
+            None => Some(TaskPath::of(spec, None)),
+        }
     }
 
     /// Fleets, and their jobs that have not ended.

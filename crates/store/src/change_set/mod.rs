@@ -36,6 +36,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
 
+use crate::measurements::MeasurementDeltas;
 use crate::usage::Claim;
 use crate::view::{LastEnd, Seq};
 use crate::{StoreError, body};
@@ -168,6 +169,7 @@ pub(crate) struct ChangeSet {
     fleets: FleetChanges,
     runs: RunChanges,
     usage: UsageDeltas,
+    measured: MeasurementDeltas,
     entries: Vec<HistoryEntry>,
     next: Seq,
     no_spec: Arc<InstanceSpec>,
@@ -192,6 +194,7 @@ impl ChangeSet {
             fleets: FleetChanges::default(),
             runs: RunChanges::default(),
             usage: UsageDeltas::new(),
+            measured: MeasurementDeltas::new(),
             entries: Vec::new(),
             next,
             no_spec: Arc::default(),
@@ -365,7 +368,14 @@ impl ChangeSet {
             | Fact::RunAdvanced { .. }
             | Fact::RunHalting { .. }
             | Fact::RunEnded { .. }
-            | Fact::RunResumed { .. } => self.runs.apply_fact(stored, self.next, at, fact)?,
+            | Fact::RunResumed { .. } => {
+                self.runs.apply_fact(stored, self.next, at, fact)?;
+                if let Fact::RunEnded { run, state, .. } = fact
+                    && *state == UniversalState::Done
+                {
+                    self.measure_run(stored, at, *run)?;
+                }
+            }
         }
         Ok(None)
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use baton_core::ledger::{LedgerError, RunHead};
 use baton_model::fact::Fact;
 use baton_model::ids::{Generation, InstanceId, RunId};
+use baton_model::measurement::TaskPath;
 use baton_model::principal::Principal;
 use baton_model::time::Wall;
 use baton_model::workflow::{CarriedItems, ItemEnd, ItemSpan, Part, Plan};
@@ -168,6 +169,27 @@ impl RunChanges {
             });
         }
         Ok(())
+    }
+
+    /// The name of the workflow of a run.
+    pub(super) fn name(
+        &mut self,
+        stored: &mut impl StoredRows,
+        run: RunId,
+    ) -> Result<Option<Arc<str>>, StoreError> {
+        let head = self.fetch(stored, run)?;
+        Ok(head.map(|head| head.name.into()))
+    }
+
+    /// Under which path a run is measured, and when it has begun.
+    pub(super) fn path(
+        &mut self,
+        stored: &mut impl StoredRows,
+        run: RunId,
+    ) -> Result<Option<(TaskPath, Wall)>, StoreError> {
+        let head = self.fetch(stored, run)?;
+        let named = head.filter(|head| !head.name.is_empty());
+        Ok(named.map(|head| (TaskPath::of_runs(&head.owner, &head.name), head.begun)))
     }
 
     fn fetch(

@@ -1,16 +1,18 @@
-//! Usage of the facts of a change set, by owner and hour.
+//! Usage of the facts of a change set, by owner and hour; and measurements, by task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_model::fact::{Fact, Verdict};
-use baton_model::ids::InstanceId;
-use baton_model::outcome::AttemptStats;
+use baton_model::ids::{InstanceId, RunId};
+use baton_model::measurement::{MeasuredEnd, Measurement, Requested, TaskPath};
+use baton_model::outcome::{AttemptEnd, AttemptStats};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
 use super::{ChangeSet, SpecId, StoredRows};
 use crate::StoreError;
+use crate::measurements::MeasurementDeltas;
 use crate::usage::{Hour, UsageTotals};
 
 /// Amounts to add to the usage rows.
@@ -20,6 +22,11 @@ impl ChangeSet {
     /// The amounts to add to the usage rows.
     pub(crate) const fn usage(&self) -> &UsageDeltas {
         &self.usage
+    }
+
+    /// The measurements to append.
+    pub(crate) const fn measured(&self) -> &MeasurementDeltas {
+        &self.measured
     }
 
     /// Counts a fact that is about to be applied to a fetched instance.
@@ -32,7 +39,15 @@ impl ChangeSet {
     ) -> Result<(), StoreError> {
         match fact {
             Fact::LeaseGranted { .. } => self.count_wait(stored, at, id),
-            Fact::AttemptEnded { verdict, stats, .. } => {
+            Fact::AttemptEnded {
+                end,
+                verdict,
+                stats,
+                ..
+            } => {
+                if let Some(stats) = stats {
+                    self.measure_attempt(stored, at, id, *end, stats)?;
+                }
                 self.count_attempt(stored, at, id, *verdict, stats.as_ref())
             }
             Fact::InstancesHalted { .. } => self.count_halt(stored, at, id),
@@ -98,6 +113,69 @@ impl ChangeSet {
             ..held
         };
         self.add(stored, at, spec, &used)
+    }
+
+    fn measure_attempt(
+        &mut self,
+        stored: &mut impl StoredRows,
+        at: Wall,
+        id: InstanceId,
+        end: AttemptEnd,
+        stats: &AttemptStats,
+    ) -> Result<(), StoreError> {
+        let Some(touched) = self.touched.get(&id) else {
+            return Ok(());
+        };
+        let claim = stored.claim(touched.lifecycle.spec)?;
+        let workflow = match claim.part {
+            Some(part) => self.runs.name(stored, part.run)?,
+            None => Some("".into()),
+        };
+        // Without a durable store, workers may hold instances of runs that no leader knows.
+        let Some(workflow) = workflow.filter(|_| !claim.task.is_empty()) else {
+            return Ok(());
+        };
+        let path = TaskPath {
+            owner: Arc::clone(&claim.owner),
+            workflow,
+            task: Arc::clone(&claim.task),
+        };
+        let measurement = Measurement {
+            at,
+            elapsed: stats.elapsed,
+            cpu: stats.cpu,
+            memory_peak: stats.memory_peak,
+            end: end.into(),
+        };
+        self.measure(path, &claim.requested, measurement);
+        Ok(())
+    }
+
+    /// Measures a run that has ended DONE.
+    pub(super) fn measure_run(
+        &mut self,
+        stored: &mut impl StoredRows,
+        at: Wall,
+        run: RunId,
+    ) -> Result<(), StoreError> {
+        if let Some((path, begun)) = self.runs.path(stored, run)? {
+            let measurement = Measurement {
+                at,
+                elapsed: between(begun, at),
+                cpu: Millis(0),
+                memory_peak: 0,
+                end: MeasuredEnd::Done,
+            };
+            self.measure(path, &Requested::default(), measurement);
+        }
+        Ok(())
+    }
+
+    fn measure(&mut self, path: TaskPath, requested: &Requested, measurement: Measurement) {
+        let new = self.measured.entry(path).or_default();
+        new.requested = requested.clone();
+        new.changed = measurement.at;
+        new.measurements.push(measurement);
     }
 
     fn count_halt(

@@ -20,3 +20,17 @@ CREATE TABLE follower (
 INSERT INTO follower (name, seq) SELECT 'notifications', seq FROM notice_position;
 
 DROP TABLE notice_position;
+
+-- The last measurements of each task, one after the other, each as long as any other, and what its last attempt had
+-- requested, as JSON. Without a workflow, or for the runs of one as a whole, that name is empty.
+CREATE TABLE task_usage (
+    owner      TEXT COLLATE "C",
+    workflow   TEXT COLLATE "C",
+    task       TEXT COLLATE "C",
+    attempts   BIGINT NOT NULL,
+    changed_ms BIGINT NOT NULL,
+    requested  TEXT   NOT NULL,
+    samples    TEXT   NOT NULL,
+    PRIMARY KEY (owner, workflow, task)
+) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
+CREATE INDEX task_usage_by_change ON task_usage (changed_ms)

@@ -11,6 +11,7 @@
 //! | `write` | writing a change set |
 //! | `specs` | deduplicated specs |
 //! | `facts` | the whole history in order |
+//! | `measurements` | what the last attempts of each task have used |
 //! | `usage` | usage by owner and hour |
 //! | `secrets` | encrypted secrets |
 //! | `tokens` | tokens |
@@ -32,6 +33,7 @@ mod facts;
 mod fleets;
 mod followers;
 mod library;
+mod measurements;
 mod notices;
 mod prefetch;
 mod prune;
@@ -67,7 +69,7 @@ pub(crate) fn group_statements() -> Vec<&'static str> {
         write::STATEMENTS,
         library::STATEMENTS,
         runs::STATEMENTS,
-        &[usage::ADD, writer::RENEW],
+        &[usage::ADD, measurements::APPEND, writer::RENEW],
     ];
     statements.concat()
 }

@@ -9,6 +9,7 @@ use baton_model::ids::InstanceId;
 use baton_model::time::Wall;
 
 use super::db::{Db, Error, OptionalRow as _, Row, params};
+use super::measurements;
 use super::read::counts;
 use super::rows::unsigned;
 use super::usage;
@@ -54,6 +55,7 @@ pub(super) fn step(
             || (large && retention.is_large(size.bytes.saturating_sub(bytes_gone)))
     })?;
     usage::prune(db, now)?;
+    measurements::prune(db, now)?;
     if pruned.records < limit as u64 {
         run(db, now, retention, &mut pruned)?;
     }

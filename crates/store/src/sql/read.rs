@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::db::{Db, Error, Row, Rows, corrupt_column, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
-use super::{Engine, alarms, backfills, facts, fleets, library, runs};
+use super::{Engine, alarms, backfills, facts, fleets, library, measurements, runs};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX, WITHIN_BY_ID_MAX};
 use crate::view::{
@@ -97,6 +97,7 @@ pub(crate) fn ledger(
         ..LedgerParts::default()
     });
     let identity = identity(db)?;
+    let run_times = measurements::run_times(db)?;
     let admitted = restored
         .map_err(RestoreError::Ledger)
         .and_then(|mut ledger| {
@@ -110,6 +111,7 @@ pub(crate) fn ledger(
             }
             ledger.settle();
             ledger.identify(identity);
+            ledger.restore_run_times(run_times);
             Ok(ledger)
         });
     match admitted {

@@ -8,6 +8,7 @@ use baton_core::scheduler::KnownLaunches;
 use baton_model::fleet::{FleetJob, FleetName};
 use baton_model::ids::{BackfillId, InstanceId, JobId, Revision, RunId, TaskNo};
 use baton_model::library::TaskName;
+use baton_model::measurement::TaskPath;
 use baton_model::secret::{SealedSecret, SecretName, StoredSecret};
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -16,12 +17,13 @@ use baton_model::workflow::Plan;
 
 use super::db::{Db, Error};
 use super::{
-    alarms, backfills, facts, fleets, followers, library, notices, read, rows, runs, secrets,
-    tokens, usage,
+    alarms, backfills, facts, fleets, followers, library, measurements, notices, read, rows, runs,
+    secrets, tokens, usage,
 };
 use crate::StoreError;
 use crate::facts::{FactPage, FactQuery};
 use crate::followers::FollowerName;
+use crate::measurements::{TaskUsage, TaskUsageQuery};
 use crate::notices::{DeliveryTally, DueDeliveries, NoticePosition, NoticeQuery, NoticeRecord};
 use crate::usage::{Usage, UsageCursor, UsageQuery};
 use crate::view::{
@@ -87,6 +89,11 @@ pub trait Views: Send + Sync {
     /// Resource usage by hour and owner. It outlives the history that it is computed from.
     fn usage(&self, query: &UsageQuery) -> Result<Page<Usage, UsageCursor>, StoreError> {
         on_snapshot(self, |db| usage::page(db, query))
+    }
+
+    /// What the last attempts of each task have used, by owner, workflow and task.
+    fn task_usage(&self, query: &TaskUsageQuery) -> Result<Page<TaskUsage, TaskPath>, StoreError> {
+        on_snapshot(self, |db| measurements::page(db, query))
     }
 
     /// Counts the instances `first` to `last` by state; states with no instance are missing.

@@ -5,6 +5,7 @@ use super::backfills;
 use super::db::{Db, Error, Statement, Value, params};
 use super::fleets;
 use super::library;
+use super::measurements;
 use super::rows::{end_body, kill_number, to_json};
 use super::runs;
 use super::specs::SpecWriter;
@@ -105,6 +106,7 @@ pub(super) fn write(
     fleets::write(db, change_set)?;
     runs::write(db, change_set)?;
     usage::write(db, change_set.usage())?;
+    measurements::write(db, change_set.measured())?;
     if let Some((generation, settled)) = change_set.generation() {
         db.prepare_cached("UPDATE identity SET generation = ?1, settled = ?2")?
             .write(params![generation.0.cast_signed(), settled])?;

@@ -20,3 +20,16 @@ CREATE TABLE follower (
 INSERT INTO follower (name, seq) SELECT 'notifications', seq FROM notice_position;
 
 DROP TABLE notice_position;
+-- The last measurements of each task, one after the other, each as long as any other, and what its last attempt had
+-- requested, as JSON. Without a workflow, or for the runs of one as a whole, that name is empty.
+CREATE TABLE task_usage (
+    owner      TEXT    NOT NULL,
+    workflow   TEXT    NOT NULL,
+    task       TEXT    NOT NULL,
+    attempts   INTEGER NOT NULL,
+    changed_ms INTEGER NOT NULL,
+    requested  TEXT    NOT NULL,
+    samples    TEXT    NOT NULL,
+    PRIMARY KEY (owner, workflow, task)
+) STRICT;
+CREATE INDEX task_usage_by_change ON task_usage (changed_ms);
