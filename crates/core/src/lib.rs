@@ -25,6 +25,7 @@
 //! | [`supervision`] | a worker: composes its half of the protocol with what becomes of its attempts |
 //! | [`scheduler`] | the leader: composes the above |
 //! | [`trace`] | the ids of spans, and which traces are recorded |
+//! | [`sizing`] | which requests suit what a task uses |
 //! | [`notify`] | which committed facts deserve a notice, and who gets it |
 //! | [`lease_keeper`] | heartbeat replies while the leader cannot write |
 //! | [`framing`] | nothing: length-prefixed frames |
@@ -52,6 +53,7 @@ pub mod placement;
 pub mod plan;
 pub mod protocol;
 pub mod scheduler;
+pub mod sizing;
 pub mod step;
 pub mod supervision;
 pub mod takeover;

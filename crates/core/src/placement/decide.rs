@@ -58,7 +58,7 @@ impl Placement {
                 };
                 if found
                     .as_ref()
-                    .is_none_or(|best| self.goes_before(class, class_queue, best))
+                    .is_none_or(|best| self.goes_before(class_queue, best))
                 {
                     found = Some(Choice {
                         sequence,
@@ -109,13 +109,9 @@ impl Placement {
     }
 
     /// Whether a class queue that waits for as long as the choice so far goes before it: the shorter
-    /// estimate, then the lower id.
-    fn goes_before(&self, class: usize, class_queue: usize, best: &Choice) -> bool {
-        let key = |class: usize, class_queue: usize| {
-            let head = self.queue.head(class_queue);
-            (self.classes.all[class].estimate, head)
-        };
-        key(class, class_queue) < key(best.class, best.class_queue)
+    /// history of its first task, then the lower id.
+    fn goes_before(&self, class_queue: usize, best: &Choice) -> bool {
+        self.queue.head(class_queue) < self.queue.head(best.class_queue)
     }
 
     fn place(&mut self, choice: Choice, passed: &[usize]) -> Option<Decision> {

@@ -196,7 +196,8 @@ impl Placement {
     #[must_use]
     pub fn misfit(&self, instance: InstanceId, job: JobShape<'_>) -> Option<Exclusion> {
         let (_, entry) = self.queue.overlap(instance, instance)?;
-        let class = &self.classes.all[self.queue.class_queues[entry.class_queue].class];
+        let class =
+            &self.classes.all[self.queue.class_queues[self.queue.class_queue_of(&entry)].class];
         misfit(&class.need, &class.local, job)
     }
 }

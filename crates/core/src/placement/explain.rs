@@ -22,7 +22,7 @@ impl Placement {
     #[must_use]
     pub fn explain(&self, instance: InstanceId) -> Option<Wait> {
         let (end, entry) = self.queue.find(instance)?;
-        let class = self.queue.class_queues[entry.class_queue].class;
+        let class = self.queue.class_queues[self.queue.class_queue_of(&entry)].class;
         let wait = self.explain_class(ClassId(class))?;
         let ahead = match wait.reason {
             // Its turn changes nothing.
@@ -259,11 +259,8 @@ impl Placement {
     /// comes: those of a higher priority, those ahead of it in its own class queue, and of
     /// each other owner as many as it has turns until then.
     fn before(&self, instance: InstanceId, end: InstanceId, entry: Entry) -> u64 {
-        let own = &self.queue.class_queues[entry.class_queue];
-        let ahead = own.order.range(..(entry.sequence, end));
-        let ahead = ahead.filter_map(|(_, last)| self.queue.find(*last));
-        let ahead: u64 = ahead.map(|(_, entry)| u64::from(entry.len)).sum();
-        let ahead = ahead + (instance.0 - entry.first(end).0);
+        let own = &self.queue.class_queues[self.queue.class_queue_of(&entry)];
+        let ahead = self.queue.ahead_of(end, &entry) + (instance.0 - entry.first(end).0);
         let turn = |class_queue: &ClassQueue| {
             (
                 self.queue.owners.stamp(class_queue.owner),

@@ -59,6 +59,7 @@ impl Inventory {
             owner: &spec.owner,
             priority: 0,
             sequence: 0,
+            task: None,
         };
         self.placement.enqueue(arrival).ok()?;
         let wait = self.placement.explain(INSTANCE);

@@ -1,5 +1,6 @@
 //! The bounds of placement, each with its reason and what happens beyond it.
 
+use baton_model::limits::TASKS_MEASURED_MAX;
 use baton_model::time::Millis;
 
 /// Entries that wait at once: single instances and ranges, a range being one. At
@@ -17,6 +18,10 @@ pub const RANGE_LEN_MAX: u64 = u32::MAX as u64;
 /// forgotten, with its estimate; if none is idle, a new class is refused. What
 /// already runs is adopted even beyond it, since not counting it would be worse.
 pub const CLASSES_MAX: usize = 16_384;
+
+/// Tasks of which something waits, and whose histories decide about ties: as many as the histories that are kept.
+/// Instances of further ones wait as those of a task without a history.
+pub const TASKS_WAITING_MAX: usize = TASKS_MEASURED_MAX;
 
 /// Class queues that wait equally long and are compared for one decision. Each is looked at for a
 /// worker; beyond it the shortest of these goes first.

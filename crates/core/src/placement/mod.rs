@@ -4,7 +4,7 @@
 //!   enqueue, withdraw ───────────────▶ ┌───────────┐
 //!   set_offer, close, remove_worker ──▶│ Placement │──▶ next: instance, worker, class
 //!   release, adopt ───────────────────▶│           │──▶ explain: the reason for the wait
-//!   set_limit, record_run_time, avoid ▶└───────────┘
+//!   set_limit, set_estimate, avoid ───▶└───────────┘
 //! ```
 //!
 //! **The calling contract.**
@@ -23,7 +23,7 @@
 //!
 //! **The order of service.** Priority, the highest first; then fair turns between
 //! owners (see `owners`); then the longest waiting, by sequence; then the shortest
-//! estimated run time, a class without one first; then the lowest id.
+//! history of run times, a task without one first; then the lowest id.
 //! The order is one for all classes, since turns within each class alone would let
 //! an owner with a million instances starve the other classes. The first entry that fits is placed. One that does not fit blocks no other;
 //! reservations prevent starvation (see `reserve`).
@@ -54,19 +54,21 @@
 //! | `set_limit` | O(1) for a new total; O(placed + W log W + C) for a new name |
 //! | `set_now` | O(C) |
 //! | `record_run_time` | O(1) |
+//! | `set_estimate` | O(log n) for each class queue in which the task has something |
 //! | `avoid` | O(log n), and a search for another worker when it is placed on the one to avoid |
 //! | `explain` | O(W, entries of the same class queue that are ahead) |
 //!
 //! The C is a comparison of a few numbers: some nanoseconds for each class, so tens
 //! of classes do not show, and ten thousand cost about two hundred microseconds a
-//! decision. A waiting instance takes about 90 bytes; a range takes as much as one.
+//! decision. A waiting instance takes about 90 bytes; a range takes as much as one. A task with something waiting takes
+//! about 300 more.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `limits` | every bound, and what happens beyond it |
 //! | `need` | amounts, and the leftover |
 //! | `class` | classes, and the best worker for each |
-//! | `queue`, `owners` | waiting entries, and the order of service |
+//! | `queue`, `owners`, `tasks` | waiting entries, and the order of service |
 //! | `fleet`, `shelf` | workers, and the order of best fit |
 //! | `decide`, `error` | one decision; errors |
 //! | `ahead` | short instances that queue on a worker |
@@ -95,15 +97,18 @@ mod owners;
 mod queue;
 mod reserve;
 mod shelf;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, WorkerName};
+use baton_model::measurement::TaskPath;
 use baton_model::placement::{Capacity, Offer, ResourceRequest};
 use baton_model::time::{Millis, Mono};
 
+use crate::ledger::moved;
 use crate::limits::{Limit, LimitKey, Limits};
 use crate::wait::{ClassId, Exclusion};
 use class::Classes;
@@ -120,9 +125,6 @@ pub use error::PlacementError;
 pub use inventory::Inventory;
 pub use need::Demand;
 pub use reserve::ReservationView;
-
-/// The weight of the latest run time in an estimate: one part in this many.
-const ESTIMATE_PARTS: u64 = 4;
 
 /// As many limits there may be before idle ones are looked for.
 const IDLE_LIMITS_MIN: usize = 1_000;
@@ -141,6 +143,16 @@ pub struct Arrival<'a> {
     /// Their position in the order of submission; equal if they have waited equally long. A retry
     /// keeps the one it had.
     pub sequence: u64,
+    /// Their task, if it may have a history.
+    pub task: Option<TaskHistory<'a>>,
+}
+
+/// A task, and how long its attempts take.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskHistory<'a> {
+    pub path: &'a TaskPath,
+    /// None if none of them has ended.
+    pub estimate: Option<Millis>,
 }
 
 /// One instance goes to one worker.
@@ -230,12 +242,13 @@ impl Placement {
             .queue
             .class_queue(class, arrival.priority, arrival.owner);
         let sequence = arrival.sequence;
+        let task_queue = self.queue.task_queue(class_queue, arrival.task);
         self.queue.push(
             last,
             Entry {
                 sequence,
                 len,
-                class_queue,
+                task_queue,
             },
         );
         self.classes.all[class].class_queues.insert(key);
@@ -247,7 +260,7 @@ impl Placement {
     /// The first in line of each owner, priority and class.
     pub fn heads(&self) -> impl Iterator<Item = InstanceId> + '_ {
         let queues = self.queue.class_queues.iter();
-        queues.filter_map(|(at, _)| self.queue.head(at))
+        queues.filter_map(|(at, _)| Some(self.queue.head(at)?.1))
     }
 
     /// The queues of each class, owner and priority: how many wait in it, and the first of them.
@@ -272,9 +285,10 @@ impl Placement {
             && let Some((end, entry)) = self.queue.overlap(first, last)
         {
             let (from, to) = (entry.first(end).max(first), end.min(last));
-            let class = self.queue.class_queues[entry.class_queue].class;
+            let class_queue = self.queue.class_queue_of(&entry);
+            let class = self.queue.class_queues[class_queue].class;
             self.queue.cut(end, from, to);
-            self.leave_class_queue(entry.class_queue, class, to.0 - from.0 + 1);
+            self.leave_class_queue(class_queue, class, to.0 - from.0 + 1);
             count += to.0 - from.0 + 1;
         }
         count
@@ -507,15 +521,18 @@ impl Placement {
         self.limits.len() < LIMITS_MAX
     }
 
-    /// Updates the estimated run time of a class.
+    /// Updates the estimated run time of a class: by it instances are placed ahead, and workers requested. It
+    /// does not affect the order.
     pub fn record_run_time(&mut self, class: ClassId, runtime: Millis) {
         if let Some(class) = self.classes.all.get_mut(class.0) {
             let estimate = class.estimate.unwrap_or(runtime);
-            let sum =
-                u128::from(estimate.0) * u128::from(ESTIMATE_PARTS - 1) + u128::from(runtime.0);
-            let mean = sum / u128::from(ESTIMATE_PARTS);
-            class.estimate = Some(Millis(u64::try_from(mean).unwrap_or(u64::MAX)));
+            class.estimate = Some(moved(estimate, runtime));
         }
+    }
+
+    /// Sets how long the attempts of a task take, of which something may wait.
+    pub fn set_estimate(&mut self, task: &TaskPath, estimate: Millis) {
+        self.queue.set_estimate(task, estimate);
     }
 
     /// The class of a request, if an instance of it waits or runs, or did recently.

@@ -42,6 +42,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         Verdict::Done | Verdict::GaveUp | Verdict::Stopped => None,
     };
     let stats = report.and_then(|report| report.stats);
+    let path = cx.ledger.task_path(&instance.spec);
     let outputs = match verdict {
         Verdict::Done => report.and_then(|report| report.outputs.clone()),
         Verdict::Requeued | Verdict::GaveUp | Verdict::Stopped => None,
@@ -62,6 +63,13 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         outputs,
         stderr_tail,
     });
+    if let (Some(path), Some(stats)) = (path, stats) {
+        let times = cx.ledger.run_times_mut();
+        times.record(&path, stats.elapsed, end.into());
+        if let Some(estimate) = times.estimate(&path) {
+            cx.bullpen.set_estimate(&path, estimate);
+        }
+    }
     // Only an attempt that ended by itself gives an estimate of the run time.
     let took = match end {
         AttemptEnd::Real(Outcome::Exited(_) | Outcome::BadOutput) => {
@@ -73,7 +81,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
     match (verdict, cx.ledger.instance(id)) {
         (Verdict::Requeued, Some(instance)) => {
             cx.bullpen.avoid(id, &worker);
-            cx.bullpen.requeue(instance, cx.now);
+            cx.bullpen.requeue(cx.ledger, instance, cx.now);
         }
         _ => cx.ledger.drop_ended(id),
     }

@@ -4,9 +4,11 @@
 //! its worker from its grant to its end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use baton_model::ids::{InstanceId, TaskNo, WorkerName};
 use baton_model::library::Execution;
+use baton_model::measurement::TaskPath;
 use baton_model::placement::{Capacity, Offer, ResourceRequest, WORKER_LABEL};
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
@@ -16,7 +18,8 @@ use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
 use crate::limits::{self, EntryLimit, LimitKey, Limits};
 use crate::placement::{
-    Arrival, Availability, Backlog, Decision, Demand, JobShape, LimitUse, Placement, PlacementError,
+    Arrival, Availability, Backlog, Decision, Demand, JobShape, LimitUse, Placement,
+    PlacementError, TaskHistory,
 };
 use crate::timers::Timers;
 use crate::wait::{ClassId, Exclusion, Wait, WaitReason};
@@ -47,7 +50,7 @@ pub(crate) struct Bullpen {
 }
 
 /// The first ids of recent ticks. Submissions of one tick have waited equally long, so that the
-/// estimated run times decide between their classes.
+/// histories of their tasks decide between them.
 ///
 /// They affect only the order of placement, so a new leader starts without them.
 #[derive(Clone, Debug, Default)]
@@ -113,13 +116,13 @@ impl Bullpen {
                     (range.first.0..=range.last.0).for_each(|id| bullpen.hold(task, InstanceId(id)))
                 }
                 None if dependencies.holds(range.first) => {}
-                None => bullpen.fresh(&range),
+                None => bullpen.fresh(ledger, &range),
             }
         }
         for instance in ledger.requeued(InstanceId(0), InstanceId(u64::MAX)) {
             match gated_entry(ledger, &instance.spec) {
                 Some(task) if gate::is_fresh(instance) => bullpen.hold(task, instance.id),
-                _ => bullpen.requeue(instance, now),
+                _ => bullpen.requeue(ledger, instance, now),
             }
         }
         let entries: Vec<TaskNo> = bullpen.held.keys().copied().collect();
@@ -174,10 +177,10 @@ impl Bullpen {
     pub(crate) fn release_held(&mut self, ledger: &Ledger, task: TaskNo, id: InstanceId) {
         self.forget_held(task, id);
         match ledger.instance(id) {
-            Some(instance) => self.ready(instance),
+            Some(instance) => self.ready(ledger, instance),
             None => {
                 let fresh = ledger.waiting_within(id, id);
-                fresh.for_each(|range| self.fresh(&range));
+                fresh.for_each(|range| self.fresh(ledger, &range));
             }
         }
     }
@@ -197,10 +200,9 @@ impl Bullpen {
     }
 
     /// Adds instances that were accepted.
-    pub(crate) fn fresh(&mut self, range: &Range) {
-        let (first, last, spec) = (range.first, range.last, &range.spec);
-        let time = spec.time_needed(spec.timeout, &[]);
-        self.offer_range(first, last, spec, &spec.request, time);
+    pub(crate) fn fresh(&mut self, ledger: &Ledger, range: &Range) {
+        let time = range.spec.time_needed(range.spec.timeout, &[]);
+        self.offer_range(ledger, range, &range.spec.request, time);
     }
 
     /// True if there may be one more limit that belongs to work.
@@ -226,7 +228,7 @@ impl Bullpen {
     }
 
     /// Adds an instance that is tried again, after its backoff if it has one.
-    pub(crate) fn requeue(&mut self, instance: &Instance, now: Now) {
+    pub(crate) fn requeue(&mut self, ledger: &Ledger, instance: &Instance, now: Now) {
         match instance.not_before() {
             Some(at) if at > now.wall => {
                 let backoff = Millis(at.0.saturating_sub(now.wall.0));
@@ -237,7 +239,7 @@ impl Bullpen {
                 self.backoffs.arm(instance.id, until);
                 self.backoff_until.insert(instance.id, until);
             }
-            _ => self.ready(instance),
+            _ => self.ready(ledger, instance),
         }
     }
 
@@ -246,7 +248,7 @@ impl Bullpen {
         while let Some(id) = self.backoffs.pop_due(now) {
             self.backoff_until.remove(&id);
             if let Some(instance) = ledger.instance(id) {
-                self.ready(instance);
+                self.ready(ledger, instance);
             }
         }
     }
@@ -343,6 +345,11 @@ impl Bullpen {
         self.placement.release(worker, id);
     }
 
+    /// Sets how long the attempts of a task take.
+    pub(crate) fn set_estimate(&mut self, task: &TaskPath, estimate: Millis) {
+        self.placement.set_estimate(task, estimate);
+    }
+
     /// Sets the offer of a worker, until it ends; it gets no work unless it is open. Its name is a
     /// label, whatever it says.
     pub(crate) fn offer(
@@ -405,20 +412,26 @@ impl Bullpen {
         self.placement.is_charged(id)
     }
 
-    fn ready(&mut self, instance: &Instance) {
+    fn ready(&mut self, ledger: &Ledger, instance: &Instance) {
         let request = resource_request(&instance.spec, &instance.allowance());
         let time = time_needed(&instance.spec, &instance.allowance());
-        self.offer_range(instance.id, instance.id, &instance.spec, &request, time);
+        let range = Range {
+            first: instance.id,
+            last: instance.id,
+            spec: Arc::clone(&instance.spec),
+        };
+        self.offer_range(ledger, &range, &request, time);
     }
 
     fn offer_range(
         &mut self,
-        first: InstanceId,
-        last: InstanceId,
-        spec: &InstanceSpec,
+        ledger: &Ledger,
+        range: &Range,
         request: &ResourceRequest,
         time: Option<Millis>,
     ) {
+        let (first, last, spec) = (range.first, range.last, &range.spec);
+        let path = ledger.task_path(spec);
         let limits = self.set_implied_limits(spec);
         let arrival = Arrival {
             first,
@@ -435,6 +448,10 @@ impl Bullpen {
             sequence: self
                 .ticks
                 .sequence(spec.array.map_or(first, |array| array.first)),
+            task: path.as_ref().map(|path| TaskHistory {
+                path,
+                estimate: ledger.run_times().estimate(path),
+            }),
         };
         match self.placement.enqueue(arrival) {
             Ok(_) => {}
@@ -469,10 +486,10 @@ impl Bullpen {
         }
         for (first, last) in std::mem::take(&mut self.overflow) {
             for instance in ledger.requeued(first, last) {
-                self.ready(instance);
+                self.ready(ledger, instance);
             }
             let fresh = ledger.waiting_within(first, last);
-            fresh.for_each(|range| self.fresh(&range));
+            fresh.for_each(|range| self.fresh(ledger, &range));
         }
     }
 }

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::fleet::FleetCall;
-use baton_model::ids::{Epoch, LeaseId, RequestId, TaskNo, WorkerName};
+use baton_model::ids::{Epoch, LeaseId, RequestId, RunId, TaskNo, WorkerName};
 use baton_model::library::Execution;
+use baton_model::measurement::{MeasuredEnd, TaskPath};
 use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
 use baton_model::principal::Principal;
 use baton_model::spec::{Due, InstanceSpec};
+use baton_model::state::UniversalState;
 use baton_model::time::{Mono, Now};
 
 use super::alarms::Alarms;
@@ -95,7 +97,25 @@ impl Cx<'_> {
             self.alarms.observe(self.ledger, &fact, self.now);
         }
         self.tallies.observe(self.ledger, &fact);
+        if let Fact::RunEnded {
+            run,
+            state: UniversalState::Done,
+            ..
+        } = &fact
+        {
+            self.record_run(*run);
+        }
         self.step.record_by(fact, self.by.as_ref());
+    }
+
+    /// Takes in how long a run has taken.
+    fn record_run(&mut self, run: RunId) {
+        if let Some(head) = self.ledger.runs().head(run) {
+            let path = TaskPath::of_runs(&head.owner, &head.name);
+            let elapsed = self.now.wall.since(head.begun);
+            let times = self.ledger.run_times_mut();
+            times.record(&path, elapsed, MeasuredEnd::Done);
+        }
     }
 
     /// Decides what no client has asked for, although a command is being carried out.

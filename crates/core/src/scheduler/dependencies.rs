@@ -392,7 +392,7 @@ fn settle(cx: &mut Cx<'_>, id: InstanceId) {
         if is_held {
             cx.bullpen.withdraw(range.first, range.last);
         } else {
-            cx.bullpen.fresh(&range);
+            cx.bullpen.fresh(cx.ledger, &range);
         }
     }
 }

@@ -338,7 +338,7 @@ pub(super) fn accept(
         }
         _ if !seeded!(cx.config.bugs, DependencyIgnored)
             && cx.dependencies.register(cx.ledger, &range) => {}
-        _ => cx.bullpen.fresh(&range),
+        _ => cx.bullpen.fresh(cx.ledger, &range),
     }
 }
 
@@ -482,7 +482,7 @@ pub(super) fn retry(cx: &mut Cx<'_>, instance: Instance) -> Result<(), RetryErro
         Some(task) if !gate::may_start(cx.ledger, cx.bullpen, task, Execution::Instance(id)) => {
             cx.bullpen.hold(task, id);
         }
-        _ => cx.bullpen.requeue(instance, cx.now),
+        _ => cx.bullpen.requeue(cx.ledger, instance, cx.now),
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ fn arrive(p: &mut Placement, first: u64, last: u64) -> Result<ClassId, Placement
         owner: "me",
         priority: 0,
         sequence: 1,
+        task: None,
     })
 }
 
@@ -102,6 +103,7 @@ fn beyond_the_most_classes_the_longest_idle_is_forgotten_or_a_new_one_refused() 
         owner: "me",
         priority: 0,
         sequence: 0,
+        task: None,
     };
     assert_eq!(p.enqueue(arrival), Err(PlacementError::TooManyClasses));
     assert_eq!(p.withdraw(InstanceId(7), InstanceId(8)), 2);

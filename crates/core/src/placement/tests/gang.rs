@@ -40,6 +40,7 @@ fn wait_for_nodes(p: &mut Placement, id: u64, request: &ResourceRequest, nodes: 
         owner: "me",
         priority: 0,
         sequence: id,
+        task: None,
     };
     p.enqueue(arrival).expect("new and within limits")
 }
@@ -121,6 +122,7 @@ fn the_earliest_end_of_the_members_counts() {
         owner: "me",
         priority: 0,
         sequence: 1,
+        task: None,
     };
     p.enqueue(arrival).expect("new");
     assert_eq!(p.next(), None);

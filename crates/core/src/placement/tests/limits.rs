@@ -158,6 +158,7 @@ fn a_limit_of_an_array_binds_its_elements_only() {
         owner: "me",
         priority: 0,
         sequence: 1,
+        task: None,
     };
     p.enqueue(elements).expect("new");
     wait(&mut p, 20, &request);

@@ -104,6 +104,7 @@ fn wait_range(
         owner,
         priority,
         sequence,
+        task: None,
     };
     placement.enqueue(arrival).expect("new and within limits")
 }

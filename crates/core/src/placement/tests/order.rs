@@ -1,9 +1,12 @@
 //! The order of service.
 
 use baton_model::ids::InstanceId;
+use baton_model::measurement::TaskPath;
 use baton_model::time::Millis;
 
 use super::*;
+use crate::placement::TaskHistory;
+use crate::placement::limits::TASKS_WAITING_MAX;
 
 /// One worker with one core.
 fn narrow() -> Placement {
@@ -117,18 +120,128 @@ fn a_retry_that_asks_for_more_keeps_its_place_too() {
     assert_eq!(one_by_one(&mut p, "w"), [10, 11, 12, 20]);
 }
 
-#[test]
-fn of_equally_long_waiting_classes_the_one_with_the_shorter_history_goes_first() {
-    let mut p = narrow();
-    let long = wait_range(&mut p, (10, 10), &request(1, 1), "me", 0, 1);
-    let short = wait_range(&mut p, (20, 20), &request(1, 2), "me", 0, 1);
-    p.record_run_time(long, Millis(900));
-    p.record_run_time(short, Millis(100));
-    assert_eq!(one_by_one(&mut p.clone(), "w"), [20, 10]);
-    for _ in 0..20 {
-        p.record_run_time(short, Millis(5_000));
+fn path(task: &str) -> TaskPath {
+    TaskPath {
+        owner: "me".into(),
+        workflow: "".into(),
+        task: task.into(),
     }
-    assert_eq!(one_by_one(&mut p, "w"), [10, 20], "the estimate moves");
+}
+
+/// Instances of a task that wait as long as all others of these tests.
+fn wait_task(
+    p: &mut Placement,
+    (first, last): (u64, u64),
+    request: &ResourceRequest,
+    task: &str,
+    estimate: Option<u64>,
+) {
+    let arrival = Arrival {
+        first: InstanceId(first),
+        last: InstanceId(last),
+        demand: request.into(),
+        owner: "me",
+        priority: 0,
+        sequence: 1,
+        task: Some(TaskHistory {
+            path: &path(task),
+            estimate: estimate.map(Millis),
+        }),
+    };
+    p.enqueue(arrival).expect("new and within limits");
+}
+
+#[test]
+fn of_equally_long_waiting_tasks_the_shorter_history_goes_first() {
+    for other in [request(1, 1), request(1, 2)] {
+        let mut p = narrow();
+        wait_task(&mut p, (10, 10), &request(1, 1), "long", Some(900));
+        wait_task(&mut p, (20, 21), &other, "short", Some(100));
+        assert_eq!(one_by_one(&mut p.clone(), "w"), [20, 21, 10]);
+        p.set_estimate(&path("short"), Millis(5_000));
+        assert_eq!(one_by_one(&mut p, "w"), [10, 20, 21], "the history moves");
+    }
+}
+
+#[test]
+fn a_history_that_begins_while_its_task_waits_counts() {
+    let mut p = narrow();
+    wait_task(&mut p, (10, 11), &request(1, 1), "long", None);
+    wait_task(&mut p, (20, 21), &request(1, 1), "short", None);
+    p.set_estimate(&path("gone"), Millis(1));
+    assert_eq!(p.next().map(|d| d.instance.0), Some(10));
+    release(&mut p, "w", 10);
+    p.set_estimate(&path("long"), Millis(900));
+    assert_eq!(p.next().map(|d| d.instance.0), Some(20));
+    release(&mut p, "w", 20);
+    p.set_estimate(&path("short"), Millis(100));
+    assert_eq!(one_by_one(&mut p, "w"), [21, 11]);
+}
+
+#[test]
+fn who_waits_longer_goes_before_a_shorter_history() {
+    let mut p = narrow();
+    wait_task(&mut p, (10, 10), &request(1, 1), "short", Some(1));
+    wait_range(&mut p, (20, 20), &request(1, 1), "me", 0, 0);
+    let demand = request(1, 1);
+    let first = Arrival {
+        first: InstanceId(30),
+        last: InstanceId(30),
+        demand: (&demand).into(),
+        owner: "me",
+        priority: 0,
+        sequence: 0,
+        task: Some(TaskHistory {
+            path: &path("long"),
+            estimate: Some(Millis(900)),
+        }),
+    };
+    p.enqueue(first).expect("new and within limits");
+    let ahead = |p: &Placement, id| p.explain(InstanceId(id)).map(|wait| wait.ahead);
+    assert_eq!(
+        [10, 20, 30].map(|id| ahead(&p, id)),
+        [Some(2), Some(0), Some(1)]
+    );
+    assert_eq!(one_by_one(&mut p, "w"), [20, 30, 10]);
+}
+
+#[test]
+fn explain_counts_tied_tasks_in_the_order_of_service() {
+    let mut p = narrow();
+    wait_task(&mut p, (10, 14), &request(1, 1), "long", Some(900));
+    wait_task(&mut p, (20, 22), &request(1, 1), "short", Some(100));
+    wait_task(&mut p, (30, 30), &request(1, 1), "new", None);
+    let ahead = |id| p.explain(InstanceId(id)).map(|wait| wait.ahead);
+    let counted = [30, 20, 22, 10, 12].map(ahead);
+    assert_eq!(counted, [0, 1, 3, 4, 6].map(Some));
+    let order = [30, 20, 21, 22, 10, 11, 12, 13, 14];
+    assert_eq!(one_by_one(&mut p.clone(), "w"), order);
+}
+
+#[test]
+fn nothing_is_left_of_tasks_that_no_longer_wait() {
+    let mut p = narrow();
+    wait_task(&mut p, (10, 19), &request(1, 1), "a", Some(900));
+    wait_task(&mut p, (20, 29), &request(1, 2), "a", Some(900));
+    wait_task(&mut p, (30, 39), &request(1, 1), "b", None);
+    p.withdraw(InstanceId(12), InstanceId(15));
+    assert_eq!(p.withdraw(InstanceId(20), InstanceId(29)), 10);
+    p.set_estimate(&path("a"), Millis(1));
+    assert_eq!(one_by_one(&mut p, "w").len(), 16);
+    assert!(p.queue.task_queues.is_empty());
+    assert!(p.queue.tasks.all.is_empty());
+}
+
+#[test]
+fn tasks_beyond_the_limit_wait_without_a_history() {
+    let mut p = Placement::default();
+    let most = TASKS_WAITING_MAX as u64;
+    for id in 1..=most + 2 {
+        wait_task(&mut p, (id, id), &request(1, 1), &format!("t{id}"), Some(1));
+    }
+    assert_eq!(p.queue.tasks.all.len(), TASKS_WAITING_MAX);
+    join(&mut p, "w", offer(1, 64, 0));
+    assert_eq!(one_by_one(&mut p, "w")[..2], [most + 1, most + 2]);
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn owners_with_enough_waiting_differ_by_one_turn_at_most() {
         }
         let owner_of = |p: &Placement, id: u64| {
             let (_, entry) = p.queue.find(InstanceId(id)).expect("it waits");
-            p.queue.class_queues[entry.class_queue].owner - 1
+            p.queue.class_queues[p.queue.class_queue_of(&entry)].owner - 1
         };
         for _ in 0..390 {
             let before = p.clone();

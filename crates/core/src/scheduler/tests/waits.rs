@@ -19,11 +19,12 @@ fn an_instance_beyond_the_queues_of_placement_tells_so() {
     for id in 0..=last {
         let mut spec = InstanceSpec::default();
         spec.request.resources.memory_min = 1 + id;
-        bullpen.fresh(&Range {
+        let range = Range {
             first: InstanceId(id),
             last: InstanceId(id),
             spec: Arc::new(spec),
-        });
+        };
+        bullpen.fresh(&Ledger::default(), &range);
     }
     let reason = |id| bullpen.explain(InstanceId(id)).map(|wait| wait.reason);
     assert_eq!(reason(0), Some(WaitReason::NoWorker));

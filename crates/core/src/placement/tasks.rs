@@ -1,0 +1,66 @@
+//! Tasks of which something waits, with their histories.
+//!
+//! Here are only those that a change of their history concerns: a task is dropped when nothing of it waits. All
+//! histories are in the ledger.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use baton_model::measurement::TaskPath;
+use baton_model::time::Millis;
+use slab::Slab;
+
+use super::limits::TASKS_WAITING_MAX;
+
+/// One task.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    path: TaskPath,
+    /// How long its attempts take, if it is known.
+    pub(super) estimate: Option<Millis>,
+    /// Its task queues. None of them is empty.
+    pub(super) queues: BTreeSet<u32>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tasks {
+    pub(super) all: Slab<Task>,
+    by_path: BTreeMap<TaskPath, usize>,
+}
+
+impl Tasks {
+    pub(super) fn find(&self, path: &TaskPath) -> Option<usize> {
+        self.by_path.get(path).copied()
+    }
+
+    /// The task, made if need be; none beyond the limit.
+    pub(super) fn find_or_add(
+        &mut self,
+        path: &TaskPath,
+        estimate: Option<Millis>,
+    ) -> Option<usize> {
+        if let Some(at) = self.find(path) {
+            return Some(at);
+        }
+        if self.all.len() >= TASKS_WAITING_MAX {
+            return None;
+        }
+        let at = self.all.insert(Task {
+            path: path.clone(),
+            estimate,
+            queues: BTreeSet::new(),
+        });
+        self.by_path.insert(path.clone(), at);
+        Some(at)
+    }
+
+    /// Takes in that a task queue is gone.
+    pub(super) fn remove_queue(&mut self, at: usize, queue: u32) {
+        let task = &mut self.all[at];
+        task.queues.remove(&queue);
+        if task.queues.is_empty() {
+            let task = self.all.remove(at);
+            self.by_path.remove(&task.path);
+        }
+    }
+}
