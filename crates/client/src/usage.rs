@@ -1,6 +1,6 @@
-//! Usage by owner and hour.
+//! Usage by owner and hour, and by task.
 
-use baton_model::api::{List, Usage};
+use baton_model::api::{List, TaskUsage, Usage};
 use baton_model::time::Wall;
 
 use crate::Client;
@@ -8,6 +8,9 @@ use crate::error::ClientError;
 
 /// Rows on a page: the maximum that a scheduler returns.
 const PAGE_ROWS: &str = "1000";
+
+/// Tasks on a page: each of them is computed from 200 measurements.
+const TASK_ROWS: &str = "200";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageQuery {
@@ -33,6 +36,25 @@ impl Client {
             }
         }
         let mut page: List<Usage> = self.transport.get(url).await?;
+        let mut rows = std::mem::take(&mut page.items);
+        while let Some(next) = page.links.get("next") {
+            page = self.transport.get(self.transport.link(next)?).await?;
+            rows.append(&mut page.items);
+        }
+        Ok(rows)
+    }
+
+    /// What the tasks of an owner, or of all, have requested and used, by owner, workflow and task.
+    pub async fn task_usage(&self, owner: Option<&str>) -> Result<Vec<TaskUsage>, ClientError> {
+        let mut url = self.transport.at(&["usage", "tasks", ""]);
+        {
+            let mut pairs = url.query_pairs_mut();
+            pairs.append_pair("limit", TASK_ROWS);
+            if let Some(owner) = owner {
+                pairs.append_pair("owner", owner);
+            }
+        }
+        let mut page: List<TaskUsage> = self.transport.get(url).await?;
         let mut rows = std::mem::take(&mut page.items);
         while let Some(next) = page.links.get("next") {
             page = self.transport.get(self.transport.link(next)?).await?;

@@ -50,6 +50,7 @@ mod plan;
 mod policy;
 mod read;
 mod schema;
+mod sizing;
 mod source;
 mod suggest;
 mod template;
@@ -72,6 +73,7 @@ pub use param::{Param, ParamKind};
 pub use policy::{Growth, Policy, Retry, Scaling};
 pub use read::is_resource_name;
 pub use schema::{fleets_schema, task_schema, workflow_schema};
+pub use sizing::SizingText;
 pub use suggest::nearest;
 pub use workflow::WorkflowFile;
 

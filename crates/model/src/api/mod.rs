@@ -21,6 +21,7 @@ mod processes;
 mod ranges;
 mod runs;
 mod secrets;
+mod sizing;
 mod submitter;
 mod waits;
 
@@ -56,6 +57,7 @@ pub use runs::{
     RunItem, RunProblem, RunReply, RunTask, SubmitRun,
 };
 pub use secrets::{Rekeyed, Secret, SecretEncoding, SetSecret};
+pub use sizing::{Percentiles, Suggestion, TaskRequests, TaskUsage};
 pub use submitter::{Submitter, SubmitterKind};
 pub use waits::WaitGroup;
 

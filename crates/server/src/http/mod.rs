@@ -29,7 +29,7 @@
 //! | `processes` | processes of attempts |
 //! | `ranges` | states and failures of ranges of instances |
 //! | `events` | the stream of facts |
-//! | `usage` | resource usage by owner and hour |
+//! | `usage` | resource usage by owner and hour, and by task |
 //! | `fleet` | workers |
 //! | `schedulers` | the schedulers of the store |
 //! | `forward` | requests to a follower that only the leader can answer |

@@ -128,6 +128,7 @@ routes! {
     POST   "/backfills/{backfill}/cancel"     OPERATOR Backfill    backfills::cancel;
     GET    "/events"                          VIEWER   List        events::follow;
     GET    "/usage/"                          VIEWER   List        usage::list;
+    GET    "/usage/tasks/"                    VIEWER   List        usage::tasks;
     GET    "/usage/fleets/"                   VIEWER   Server      usage::fleets;
     GET    "/workers/"                        VIEWER   Unowned     fleet::list;
     GET    "/workers/{name}"                  VIEWER   Unowned     fleet::show;

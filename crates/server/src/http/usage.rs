@@ -1,13 +1,17 @@
-//! Resource usage by owner and hour.
+//! Resource usage by owner and hour, and by task.
 
 use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
-use baton_model::api::{FleetUsage, List, Usage};
+use baton_core::sizing::{Sizing, Spread};
+use baton_files::SizingText;
+use baton_model::api::{FleetUsage, List, Percentiles, Suggestion, TaskRequests, TaskUsage, Usage};
 use baton_model::fleet::{FleetJob, JobEnd};
+use baton_model::measurement::TaskPath;
 use baton_model::time::{Millis, Wall};
+use baton_store::measurements::{self, TaskUsageQuery};
 use baton_store::usage::{self as kept, Hour, UsageCursor, UsageQuery};
 
 use super::app::App;
@@ -63,6 +67,50 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
         items: page.items.into_iter().map(usage_view).collect(),
         total: None,
         links: page_links("/usage/", &parameters, next),
+    };
+    Ok(tagged(&list))
+}
+
+/// What tasks have requested and used, with suggestions
+///
+/// By owner, workflow and task. Of each task the last 200 attempts are looked at, as far as they were measured; they
+/// outlive the history. Elements of an array and items of a workflow are attempts of one task.
+#[cfg_attr(feature = "openapi", utoipa::path(
+    get,
+    path = "/usage/tasks/",
+    tag = "views",
+    operation_id = "task-usage",
+    params(
+        ("owner" = Option<String>, Query, description = "Only of this owner."),
+        ("workflow" = Option<String>, Query, description = "Only tasks of this workflow, and its runs; empty for tasks of none."),
+        ("task" = Option<String>, Query, description = "Only tasks of this name."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
+        ("cursor" = Option<String>, Query, description = "Start of the page; from the link `next`."),
+    ),
+    responses(
+        (status = 200, description = "A page.", body = List<TaskUsage>),
+        Unchanged
+    )
+))]
+pub(super) async fn tasks(State(app): State<App>, uri: Uri) -> Answer<Response> {
+    let parameters = Parameters::of(&uri, &["owner", "workflow", "task", "limit", "cursor"])?;
+    let text = |name| parameters.text(name).map(str::to_owned);
+    let query = TaskUsageQuery {
+        owner: text("owner"),
+        workflow: text("workflow"),
+        task: text("task"),
+        after: parameters.text("cursor").map(task_place).transpose()?,
+        limit: parameters.number("limit")?.unwrap_or(PAGE_ITEMS_DEFAULT),
+    };
+    let page = app.read(move |store| store.task_usage(&query)).await?;
+    let next = page.next.map(|path| {
+        let parts = [&*path.owner, &*path.workflow, &*path.task];
+        views::encoded(&serde_json::json!(parts).to_string())
+    });
+    let list = List {
+        items: page.items.into_iter().map(task_view).collect(),
+        total: None,
+        links: page_links("/usage/tasks/", &parameters, next),
     };
     Ok(tagged(&list))
 }
@@ -131,6 +179,68 @@ fn place(cursor: &str) -> Answer<UsageCursor> {
     let place = parts.and_then(|(hour, owner)| Some((Hour(hour.parse().ok()?), owner.to_owned())));
     let wrong = "invalid cursor; use the link `next` of a page";
     place.ok_or_else(|| Fault::bad_request(wrong))
+}
+
+/// The cursor of a page of tasks: owner, workflow and task, as JSON.
+fn task_place(cursor: &str) -> Answer<TaskPath> {
+    let parts: Result<[String; 3], _> = serde_json::from_str(cursor);
+    let wrong = "invalid cursor; use the link `next` of a page";
+    let [owner, workflow, task] = parts.map_err(|_| Fault::bad_request(wrong))?;
+    Ok(TaskPath {
+        owner: owner.into(),
+        workflow: workflow.into(),
+        task: task.into(),
+    })
+}
+
+/// What a task has used, with a suggestion.
+pub(super) fn task_view(row: measurements::TaskUsage) -> TaskUsage {
+    let seconds = |time: Millis| time.0 as f64 / 1_000.0;
+    let sizing = Sizing::new(&row.requested, &row.measurements);
+    let percentiles = |spread: Option<Spread>, unit: f64| {
+        spread.map(|it| Percentiles {
+            p50: it.p50 as f64 / unit,
+            p95: it.p95 as f64 / unit,
+            max: it.max as f64 / unit,
+        })
+    };
+    let named = |name: &str| Some(name.to_owned()).filter(|name| !name.is_empty());
+    // A run as a whole requests nothing.
+    let text = if row.path.task.is_empty() {
+        SizingText::default()
+    } else {
+        SizingText::new(&row.requested, &sizing)
+    };
+    let resources = &row.requested.resources;
+    TaskUsage {
+        owner: row.path.owner.to_string(),
+        workflow: named(&row.path.workflow),
+        task: named(&row.path.task),
+        attempts: sizing.attempts as u64,
+        measured: row.attempts,
+        succeeded: sizing.succeeded as u64,
+        failed: sizing.failed as u64,
+        out_of_memory: sizing.out_of_memory as u64,
+        timed_out: sizing.timed_out as u64,
+        since_at: sizing.since.unwrap_or(row.changed).0,
+        last_at: row.changed.0,
+        requested: TaskRequests {
+            cpus: resources.cpu_milli as f64 / 1_000.0,
+            memory: resources.memory_min,
+            memory_limit: resources.memory_max,
+            time_request_seconds: row.requested.time_request.map(seconds),
+            timeout_seconds: row.requested.timeout.map(seconds),
+        },
+        cores: percentiles(sizing.cpu_milli, 1_000.0),
+        memory: percentiles(sizing.memory, 1.0),
+        elapsed_seconds: percentiles(sizing.elapsed, 1_000.0),
+        cpu_percent: sizing.cpu_percent,
+        memory_percent: sizing.memory_percent,
+        suggestion: Suggestion {
+            lines: text.lines,
+            reasons: text.reasons,
+        },
+    }
 }
 
 fn usage_view(row: kept::Usage) -> Usage {

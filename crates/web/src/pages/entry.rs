@@ -2,13 +2,14 @@
 //! launches it.
 
 use askama::Template;
-use baton_model::api::{DueTimes, Instance, List, Run, RunTask, Task, Tick};
+use baton_model::api::{DueTimes, Instance, List, Run, RunTask, Task, TaskUsage, Tick};
 use serde_json::Value;
 
 use super::instances::InstanceRow;
 use super::launch::{Control, LaunchForm, Refusal};
 use super::library::word;
 use super::runs::RunRow;
+use super::suggestion::SizingBlock;
 use super::{Offer, actions};
 use crate::diff;
 use crate::frame::{Action, Frame};
@@ -47,6 +48,8 @@ pub struct EntryPage {
     pub grid: Grid,
     /// The target of a backfill.
     pub backfill: Option<String>,
+    /// What its tasks have requested and used.
+    pub sizing: Option<SizingBlock>,
 }
 
 /// A revision of the entry.
@@ -120,6 +123,8 @@ pub struct Answers {
     pub before: Option<Value>,
     /// Runs of the grid with their tasks, newest first.
     pub latest: Vec<(Run, Vec<RunTask>)>,
+    /// What its tasks have requested and used.
+    pub used: Option<List<TaskUsage>>,
     /// A launch that was refused.
     pub refusal: Option<Refusal>,
 }
@@ -136,6 +141,7 @@ impl EntryPage {
             runs,
             before,
             latest,
+            used,
             refusal,
         } = answers;
         let now = frame.now;
@@ -190,6 +196,7 @@ impl EntryPage {
                 .map_or_else(Markup::default, |before| diff::render(&before, &definition)),
             grid: Grid::new(&latest),
             backfill: entry.links.get("backfill").cloned(),
+            sizing: used.as_ref().and_then(SizingBlock::new),
             owner: entry.owner,
             name: entry.name,
         }

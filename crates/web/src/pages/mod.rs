@@ -24,6 +24,7 @@ pub mod run;
 pub mod runs;
 pub mod schedulers;
 pub mod secrets;
+pub mod suggestion;
 pub mod usage;
 
 pub use askama::Template;

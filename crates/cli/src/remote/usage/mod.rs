@@ -1,4 +1,6 @@
-//! `baton usage`: resource usage by owner and time.
+//! `baton usage`: resource usage by owner and time; of fleets; and of tasks (`tasks`).
+
+mod tasks;
 
 use std::collections::BTreeMap;
 
@@ -22,13 +24,16 @@ const DAY: Millis = Millis::from_secs(24 * 60 * 60);
 ///
 /// CPU CLAIMED is the reserved CPU times the duration; CPU USED is the CPU time consumed. An attempt
 /// is accounted in the hour in which it ended, with all of its time. With --by fleet, the run times of
-/// the jobs of fleets within the period: WORKER TIME is that of a job times its workers.
+/// the jobs of fleets within the period: WORKER TIME is that of a job times its workers. With --by task, what
+/// the last 200 attempts of each task have used, whenever they ran, beside what they requested: percentiles of those that
+/// succeeded, over all elements of an array and all items of a task of a workflow.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   baton usage
   baton usage --since 30d --by owner
   baton usage --by fleet --since 7d
+  baton usage --by task --suggest
   baton usage --owner analytics --since 7d --by day --json")]
 pub(crate) struct Usage {
     /// Only usage of this owner
@@ -37,9 +42,12 @@ pub(crate) struct Usage {
     /// Start of the period, as a duration before now, rounded to the hour
     #[arg(long, value_name = "SPAN", default_value = "24h", value_parser = since)]
     since: Millis,
-    /// Group rows by hour and owner, by day (UTC) and owner, or by owner; or show the jobs of fleets
+    /// Group rows by hour and owner, by day (UTC) and owner, or by owner; or show the jobs of fleets, or tasks
     #[arg(long, value_enum, default_value_t = By::Hour)]
     by: By,
+    /// With --by task: suggest requests for each task, as lines for its file
+    #[arg(long)]
+    suggest: bool,
     /// Print a JSON array; times are milliseconds since 1970
     #[arg(long)]
     json: bool,
@@ -52,6 +60,8 @@ enum By {
     Owner,
     /// Jobs of fleets instead: how many ran, and for how long
     Fleet,
+    /// Tasks instead: what they have requested and used
+    Task,
 }
 
 fn since(text: &str) -> Result<Millis, String> {
@@ -108,10 +118,20 @@ impl Row {
 
 pub(super) async fn run(command: &Usage, client: &Client) -> CommandResult {
     let to = now();
+    if command.suggest && command.by != By::Task {
+        return Err(Failure::usage(
+            "--suggest: requests are those of tasks; add --by task",
+        ));
+    }
     if command.by == By::Fleet {
         let from = Wall(to.0.saturating_sub(command.since.0));
         let used = client.fleet_usage(from, to).await.map_err(refused)?;
         return fleets(&used, command);
+    }
+    if command.by == By::Task {
+        let owner = command.owner.as_deref();
+        let used = client.task_usage(owner).await.map_err(refused)?;
+        return tasks::show(&used, command.suggest, command.json);
     }
     let query = UsageQuery {
         owner: command.owner.clone(),
@@ -164,7 +184,7 @@ fn grouped(used: &[api::Usage], by: By) -> Vec<Row> {
         let at = match by {
             By::Hour => Some(it.hour_at),
             By::Day => Some(it.hour_at - it.hour_at % DAY.0),
-            By::Owner | By::Fleet => None,
+            By::Owner | By::Fleet | By::Task => None,
         };
         let row = rows.entry((at, &it.owner)).or_insert_with(|| Row {
             at,
@@ -191,7 +211,7 @@ fn table(rows: &[Row], used: &[api::Usage], by: By) -> Table {
     match by {
         By::Hour => names.insert(0, "HOUR"),
         By::Day => names.insert(0, "DAY"),
-        By::Owner | By::Fleet => {}
+        By::Owner | By::Fleet | By::Task => {}
     }
     let mut table = Table::headed(&names);
     let mut total = Row {

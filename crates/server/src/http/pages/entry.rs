@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use baton_model::api::{DueTimes, Instance, List, Problem, Run, RunTask, Task, Tick};
+use baton_model::api::{DueTimes, Instance, List, Problem, Run, RunTask, Task, TaskUsage, Tick};
 use baton_model::library::EntryKind;
 use baton_web::frame::Refresh;
 use baton_web::pages::entry::{Answers, EntryPage};
@@ -113,7 +113,20 @@ async fn answers(
                 .await
         }
     };
+    let of_tasks = if is_workflow {
+        format!("workflow={}", encoded(&entry.name))
+    } else {
+        format!("workflow=&task={}", encoded(&entry.name))
+    };
+    let used = format!(
+        "/usage/tasks?owner={}&limit={GRID_TASKS}&{of_tasks}",
+        encoded(&entry.owner)
+    );
+    let used = api
+        .get_part::<List<TaskUsage>>(&used, "Requests and use")
+        .await;
     Ok(Answers {
+        used,
         before: before.and_then(|before| before.definition),
         latest: self::latest(api, latest.1.as_ref()).await,
         entry,
