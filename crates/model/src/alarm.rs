@@ -24,6 +24,8 @@ pub struct Expectations {
     pub min: Option<Millis>,
     /// The longest run time.
     pub max: Option<Millis>,
+    /// Whether the shortest and the longest run time are learned from those before.
+    pub learned: bool,
 }
 
 impl Expectations {
@@ -193,7 +195,7 @@ mod tests {
         let json = serde_json::to_string(&expected).expect("JSON");
         assert_eq!(
             json,
-            r#"{"deadline":{"daily":{"minute":365,"zone":"Europe/Berlin"}},"min":null,"max":null}"#
+            r#"{"deadline":{"daily":{"minute":365,"zone":"Europe/Berlin"}},"min":null,"max":null,"learned":false}"#
         );
         let text = expected.deadline.map(|it| it.to_string());
         assert_eq!(text.as_deref(), Some("06:05 Europe/Berlin"));

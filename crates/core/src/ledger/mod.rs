@@ -386,9 +386,12 @@ impl Ledger {
         self.transient.run_times = times;
     }
 
-    /// The task to which the measurements of an instance belong; none if its run is unknown.
+    /// The task to which the measurements of an instance belong; none if it has no name, or its run is unknown.
     #[must_use]
     pub fn task_path(&self, spec: &InstanceSpec) -> Option<TaskPath> {
+        if spec.name.is_empty() {
+            return None;
+        }
         let run = spec.part.map(|part| self.runs.head(part.run));
         match run {
             Some(None) => None,

@@ -17,10 +17,13 @@ const ESTIMATE_PARTS: u64 = 4;
 /// Successes before anything counts as unusual.
 pub const LEARNED_MIN: usize = 10;
 
-/// Less than the shortest success, divided by this, is short.
+/// The share of successes at either end, in percent, that may be unusual themselves.
+const UNUSUAL_PERCENT: usize = 10;
+
+/// Less than the shortest usual success, divided by this, is short.
 const SHORT_PART: u64 = 4;
 
-/// More than the longest success, times this, is slow.
+/// More than the longest usual success, times this, is slow.
 const SLOW_TIMES: u64 = 3;
 
 /// An excess of less than this is not slow, whatever the factor: very short tasks vary by what their host does.
@@ -110,12 +113,17 @@ impl RunTimes {
     /// The run times that are usual for a task, if enough have succeeded.
     #[must_use]
     pub fn usual(&self, path: &TaskPath) -> Option<UsualTime> {
-        let successes = &self.tasks.get(path)?.successes;
-        let (min, max) = (successes.iter().min()?, successes.iter().max()?);
-        (successes.len() >= LEARNED_MIN).then(|| UsualTime {
+        let successes = self.tasks.get(path)?.successes.iter().copied();
+        let mut sorted: Vec<Millis> = successes.collect();
+        sorted.sort_unstable();
+        let runs = sorted.len();
+        // By nearest rank; the same number is left out at either end.
+        let omitted = (runs * UNUSUAL_PERCENT).div_ceil(100).max(1) - 1;
+        let (min, max) = (*sorted.get(omitted)?, *sorted.get(runs - 1 - omitted)?);
+        (runs >= LEARNED_MIN).then(|| UsualTime {
             min: Millis(min.0 / SHORT_PART),
-            max: Millis(max.0.saturating_mul(SLOW_TIMES)).max(*max + SLOW_MARGIN),
-            runs: successes.len(),
+            max: Millis(max.0.saturating_mul(SLOW_TIMES)).max(max + SLOW_MARGIN),
+            runs,
         })
     }
 
@@ -197,6 +205,18 @@ mod tests {
             times.record(&path("a"), Millis(4_000), MeasuredEnd::Done);
         }
         assert_eq!(times.usual(&path("a")).expect("learned").min, Millis(1_000));
+    }
+
+    #[test]
+    fn single_unusual_successes_are_no_measure() {
+        let mut times = RunTimes::default();
+        for _ in 0..RUN_TIMES_REMEMBERED - 2 {
+            times.record(&path("a"), Millis(100_000), MeasuredEnd::Done);
+        }
+        times.record(&path("a"), Millis(1), MeasuredEnd::Done);
+        times.record(&path("a"), Millis(u64::MAX), MeasuredEnd::Done);
+        let usual = times.usual(&path("a")).expect("learned");
+        assert_eq!((usual.min, usual.max), (Millis(25_000), Millis(300_000)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use baton_model::alarm::{Alarm, AlarmKey, AlarmKind, Deadline, Expectations};
 use baton_model::conditions::Subject;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{AttemptNo, InstanceId, RunId};
+use baton_model::measurement::TaskPath;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Mono, Now, Wall};
@@ -61,6 +62,69 @@ pub(crate) struct Alarms {
     found: Vec<Finding>,
     /// Open alarms whose work has changed.
     touched: BTreeSet<AlarmKey>,
+    /// Running instances whose run time is learned, and since when they run: the longest may grow meanwhile.
+    learned: BTreeMap<InstanceId, Wall>,
+}
+
+/// The shortest and the longest run time that are expected, and where they come from.
+struct RunTimeRange {
+    min: Option<Millis>,
+    max: Option<Millis>,
+    /// Runs from which they were learned.
+    learned: Option<usize>,
+}
+
+impl RunTimeRange {
+    /// The range of a task, or of a workflow: as its file has it, or learned from its history.
+    fn new(
+        ledger: &Ledger,
+        expected: &Expectations,
+        path: impl FnOnce() -> Option<TaskPath>,
+    ) -> Self {
+        let usual = || ledger.run_times().usual(&path()?);
+        match expected.learned.then(usual) {
+            None => Self {
+                min: expected.min,
+                max: expected.max,
+                learned: None,
+            },
+            Some(usual) => Self {
+                min: usual.map(|it| it.min),
+                max: usual.map(|it| it.max),
+                learned: usual.map(|it| it.runs),
+            },
+        }
+    }
+
+    fn of_instance(ledger: &Ledger, spec: &InstanceSpec) -> Self {
+        Self::new(ledger, &spec.expected, || ledger.task_path(spec))
+    }
+
+    fn of_run(ledger: &Ledger, run: &Run) -> Self {
+        let path = || TaskPath::of_runs(&run.head.owner, &run.head.name);
+        Self::new(ledger, &run.dag.plan.expected, || Some(path()))
+    }
+
+    fn too_short(&self, elapsed: Millis) -> Option<String> {
+        let min = self.min.filter(|min| elapsed < *min)?;
+        Some(match self.learned {
+            None => {
+                format!("succeeded after {elapsed}, in less time than expected (at least {min})")
+            }
+            Some(runs) => format!(
+                "succeeded after {elapsed}, in less time than usual (at least {min}, by its last {runs} successes)"
+            ),
+        })
+    }
+
+    fn too_long(&self, max: Millis) -> String {
+        match self.learned {
+            None => format!("runs for longer than expected: more than {max}"),
+            Some(runs) => {
+                format!("runs for longer than usual: more than {max}, by its last {runs} successes")
+            }
+        }
+    }
 }
 
 impl Alarms {
@@ -81,11 +145,11 @@ impl Alarms {
             let lease = instance.lease.as_ref();
             if lease.is_some_and(|lease| lease.confirmed) {
                 let since = ledger.leased_at(id).unwrap_or(now.wall);
-                alarms.watch_attempt(id, &instance.spec.expected, since, now);
+                alarms.watch_attempt(ledger, id, &instance.spec, since, now);
             }
         }
         for run in ledger.runs().iter() {
-            alarms.watch_run(run, now);
+            alarms.watch_run(ledger, run, now);
         }
         alarms.touched = ledger.alarms().keys().copied().collect();
         alarms
@@ -102,19 +166,29 @@ impl Alarms {
         }
     }
 
-    fn watch_attempt(&mut self, id: InstanceId, expected: &Expectations, since: Wall, now: Now) {
-        if let Some(max) = expected.max {
+    fn watch_attempt(
+        &mut self,
+        ledger: &Ledger,
+        id: InstanceId,
+        spec: &InstanceSpec,
+        since: Wall,
+        now: Now,
+    ) {
+        if let Some(max) = RunTimeRange::of_instance(ledger, spec).max {
             let at = Wall(since.0.saturating_add(max.0));
             self.arm(Watch::SlowInstance(id), at, now);
+            if spec.expected.learned {
+                self.learned.insert(id, since);
+            }
         }
     }
 
-    fn watch_run(&mut self, run: &Run, now: Now) {
+    fn watch_run(&mut self, ledger: &Ledger, run: &Run, now: Now) {
         let (head, expected) = (&run.head, &run.dag.plan.expected);
         if let Some(at) = expected.late_at() {
             self.arm(Watch::Late(Subject::Run(head.id)), at, now);
         }
-        if let Some(max) = expected.max {
+        if let Some(max) = RunTimeRange::of_run(ledger, run).max {
             let at = Wall(head.begun.0.saturating_add(max.0));
             self.arm(Watch::SlowRun(head.id), at, now);
         }
@@ -136,7 +210,7 @@ impl Alarms {
             }
             Fact::AttemptConfirmed { lease } => {
                 if let Some(instance) = ledger.instance(lease.attempt.instance) {
-                    self.watch_attempt(instance.id, &instance.spec.expected, now.wall, now);
+                    self.watch_attempt(ledger, instance.id, &instance.spec, now.wall, now);
                 }
             }
             Fact::LeaseGranted { lease, .. } => self.touch(ledger, one(lease.attempt.instance)),
@@ -147,6 +221,7 @@ impl Alarms {
                 ..
             } => {
                 let id = lease.attempt.instance;
+                self.learned.remove(&id);
                 if let Some(instance) = ledger.instance(id) {
                     self.timers.disarm(&Watch::SlowInstance(id));
                     let elapsed = stats.map(|stats| stats.elapsed);
@@ -162,19 +237,19 @@ impl Alarms {
             | Fact::RunAdvanced { run, .. }
             | Fact::RunResumed { run, .. } => {
                 if let Some(run) = ledger.runs().run(*run) {
-                    self.watch_run(run, now);
+                    self.watch_run(ledger, run, now);
                 }
             }
             Fact::RunEnded { run, state, .. } => {
                 self.touch(ledger, Subject::Run(*run));
                 if let (UniversalState::Done, Some(run)) = (state, ledger.runs().run(*run)) {
                     let elapsed = now.wall.since(run.head.begun);
-                    let (head, min) = (&run.head, run.dag.plan.expected.min);
-                    if let Some(min) = min.filter(|min| elapsed < *min) {
+                    let head = &run.head;
+                    if let Some(reason) = RunTimeRange::of_run(ledger, run).too_short(elapsed) {
                         self.found.push(Finding {
                             kind: AlarmKind::Short,
                             subject: Subject::Run(head.id),
-                            reason: too_short(elapsed, min),
+                            reason,
                             work: (head.owner.as_str().into(), head.name.as_str().into()),
                         });
                     }
@@ -191,7 +266,7 @@ impl Alarms {
         spec: &InstanceSpec,
         elapsed: Millis,
     ) {
-        if let Some(min) = spec.expected.min.filter(|min| elapsed < *min) {
+        if let Some(reason) = RunTimeRange::of_instance(ledger, spec).too_short(elapsed) {
             let subject = subject(id, spec);
             let Some(work) = work(ledger, subject).or_else(|| Some(names(spec))) else {
                 return;
@@ -199,7 +274,7 @@ impl Alarms {
             self.found.push(Finding {
                 kind: AlarmKind::Short,
                 subject,
-                reason: format!("{}{}", too_short(elapsed, min), element(id, spec)),
+                reason: format!("{reason}{}", element(id, spec)),
                 work,
             });
         }
@@ -328,11 +403,19 @@ fn slow_instance(cx: &mut Cx<'_>, id: InstanceId) {
     };
     let spec = Arc::clone(&instance.spec);
     let lease = instance.lease.as_ref().filter(|lease| lease.confirmed);
-    if let (Some(lease), Some(max)) = (lease, spec.expected.max) {
+    let times = RunTimeRange::of_instance(cx.ledger, &spec);
+    if let (Some(lease), Some(max)) = (lease, times.max) {
+        // More was learned since its timer was set.
+        if let Some(since) = cx.alarms.learned.get(&id) {
+            let end = Wall(since.0.saturating_add(max.0));
+            if end > cx.now.wall {
+                cx.alarms.arm(Watch::SlowInstance(id), end, cx.now);
+                return;
+            }
+        }
         let worker = &lease.holder.worker;
         let element = element(id, &spec);
-        let reason =
-            format!("runs for longer than expected: more than {max} on worker {worker}{element}");
+        let reason = format!("{} on worker {worker}{element}", times.too_long(max));
         raise(cx, AlarmKind::Slow, subject(id, &spec), reason);
     }
 }
@@ -345,7 +428,8 @@ fn slow_run(cx: &mut Cx<'_>, id: RunId) {
         run.head.state,
         UniversalState::Launched | UniversalState::Running
     );
-    let Some(max) = run.dag.plan.expected.max.filter(|_| has_begun) else {
+    let times = RunTimeRange::of_run(cx.ledger, run);
+    let Some(max) = times.max.filter(|_| has_begun) else {
         return;
     };
     // It may have begun later than its timer was set: when it had its turn.
@@ -354,7 +438,7 @@ fn slow_run(cx: &mut Cx<'_>, id: RunId) {
         cx.alarms.arm(Watch::SlowRun(id), end, cx.now);
         return;
     }
-    let reason = format!("runs for longer than expected: more than {max}");
+    let reason = times.too_long(max);
     raise(cx, AlarmKind::Slow, Subject::Run(id), reason);
 }
 
@@ -432,10 +516,6 @@ fn element(id: InstanceId, spec: &InstanceSpec) -> String {
         None if subject(id, spec) != one(id) => format!(" ({id})"),
         None => String::new(),
     }
-}
-
-fn too_short(elapsed: Millis, min: Millis) -> String {
-    format!("succeeded after {elapsed}, in less time than expected (at least {min})")
 }
 
 /// The owner and the name of live work.

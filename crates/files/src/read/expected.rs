@@ -8,6 +8,7 @@ use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
 use crate::schema::Zero;
 use crate::schema::task::RUN_TIME;
+use crate::tree::Value;
 use crate::units;
 
 const HINT: &str = "write a duration such as 2h, or a time of day such as \"06:30 Europe/Berlin\"";
@@ -18,6 +19,9 @@ impl Reader {
         let Some(item) = fields.get("expected") else {
             return Expectations::default();
         };
+        if matches!(item.tree.value, Value::String(_)) {
+            return self.learned(&item);
+        }
         let inner = self.fields(&item, &RUN_TIME, |_| None);
         let Some(inner) = inner else {
             return Expectations::default();
@@ -36,6 +40,21 @@ impl Reader {
             deadline: None,
             min,
             max,
+            learned: false,
+        }
+    }
+
+    /// Reads the one word that may stand for the run times.
+    fn learned(&mut self, item: &Item<'_>) -> Expectations {
+        const HINT: &str = "write `learned`, or run times such as { min: 30s, max: 40m }";
+        let text = self.text(item, HINT);
+        if let Some(text) = text.filter(|it| *it != "learned") {
+            let message = format!("{} is no expectation", quote(text));
+            self.note(item, Kind::BadValue, message, HINT);
+        }
+        Expectations {
+            learned: text == Some("learned"),
+            ..Expectations::default()
         }
     }
 
@@ -136,6 +155,7 @@ mod tests {
             ("deadline: 0s", "the duration is zero"),
             ("expected: { min: 2h, max: 1h }", "is longer than `max`"),
             ("expected: { least: 1h }", "least"),
+            ("expected: leraned", "is no expectation"),
         ] {
             let error = deadline(text).expect_err(text);
             assert!(error.contains(message), "{text}: {error}");
@@ -143,6 +163,15 @@ mod tests {
         let misplaced = "workflow: w\ntasks: { a: { run: x, deadline: 1h } }";
         let error = parse_workflow(misplaced, Format::Yaml, "w.yaml").expect_err("misplaced");
         assert!(error.to_string().contains("top level"), "{error}");
+    }
+
+    #[test]
+    fn run_times_may_be_learned() {
+        let file = "task: t\nrun: x\nexpected: learned\ndeadline: 2h";
+        let file = parse_bytes(file.as_bytes(), Format::Yaml, "t.yaml").expect("valid");
+        let expected = &file.policy.expected;
+        assert!(expected.learned && expected.deadline.is_some());
+        assert_eq!((expected.min, expected.max), (None, None));
     }
 
     #[test]

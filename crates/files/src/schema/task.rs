@@ -90,7 +90,9 @@ const CONSTRAINTS_FIELD: Field = field("constraints", CONSTRAINTS, "Labels that 
 const URIS: Field = field("uris", List(&URI_TYPE, 0, URIS_MAX), "Files that are fetched into the sandbox before it starts.");
 
 pub(crate) const DEADLINE: Field = field("deadline", DEADLINE_TYPE, "When it must have ended, else it is late, which is an alarm and ends nothing: a duration after its due time or, without a schedule, after its submission; or the next time of day, such as `\"06:30\"`, in the zone of the schedule, else UTC, or in that of `\"06:30 Europe/Berlin\"`.");
-pub(crate) const EXPECTED: Field = field("expected", Type::Object(&RUN_TIME), "The run time that is expected; any other is an alarm, and ends nothing.");
+pub(crate) const EXPECTED: Field = field("expected", RUN_TIME_TYPE, "The run time that is expected; any other is an alarm, and ends nothing. `learned`: what is usual, by the last successes.");
+
+const RUN_TIME_TYPE: Type = AnyOf(&[Word(&["learned"]), Type::Object(&RUN_TIME)]);
 
 const DEADLINE_TYPE: Type = Type::Pattern(
     "duration, or a time of day in quotes",

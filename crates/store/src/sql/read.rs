@@ -339,7 +339,8 @@ fn admit_table(
         while let Some(row) = found.next()? {
             let record = (source.record)(&row, cache)?;
             let instance = record.instance;
-            let is_timed = instance.spec.expected.max.is_some();
+            let expected = &instance.spec.expected;
+            let is_timed = expected.max.is_some() || expected.learned;
             if let Some(at) = record.leased_at.filter(|_| is_timed) {
                 ledger.restore_leased_at(instance.id, at);
             }

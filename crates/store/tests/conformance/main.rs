@@ -14,6 +14,7 @@ mod items;
 mod leadership;
 mod leading;
 mod library;
+mod measurements;
 mod model;
 mod notices;
 mod order;
@@ -163,6 +164,14 @@ macro_rules! backends {
                 what_does_not_land_is_not_counted,
                 usage_stays_when_the_history_goes,
                 usage_comes_in_pages_of_hours_and_owners,
+            }
+            measurements {
+                attempts_of_a_task_are_measured_together,
+                items_of_a_workflow_are_measured_under_its_name,
+                the_last_measurements_of_a_task_stay,
+                tasks_come_in_pages_by_owner_and_filter,
+                measurements_stay_when_the_history_goes,
+                a_new_leader_finds_the_run_times,
             }
             library {
                 a_task_is_its_latest_revision_and_each_before_it_can_be_read,

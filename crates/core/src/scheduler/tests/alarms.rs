@@ -3,11 +3,13 @@
 use baton_model::alarm::{AlarmKind, Deadline, Expectations, TimeOfDay};
 use baton_model::conditions::Subject;
 use baton_model::ids::RunId;
+use baton_model::measurement::MeasuredEnd;
 use baton_model::outcome::Outcome;
 use baton_model::workflow::{Plan, PlanTask};
 
 use super::placing::rig;
 use super::*;
+use crate::ledger::RunTimes;
 
 const MINUTE: Millis = Millis::from_secs(60);
 
@@ -298,6 +300,112 @@ fn a_new_leader_watches_what_the_last_one_has() {
     leader.facts.clear();
     leader.wait(Millis(1));
     assert_eq!(leader.alarms(), ["-late:i1"]);
+}
+
+const LEARNED: Expectations = Expectations {
+    deadline: None,
+    min: None,
+    max: None,
+    learned: true,
+};
+
+impl Leader {
+    /// Ten instances whose run times are learned succeed, after 100 s to 109 s.
+    fn learn(&mut self, worker: &Remote) {
+        for id in 1..=10 {
+            self.submit_as(id, submission(&expecting(LEARNED), None));
+            self.launched(worker, &[id]);
+            self.ends(worker, &[id], Outcome::Exited(0), 99_000 + id * 1_000);
+        }
+        assert!(self.alarms().is_empty(), "{:?}", self.alarms());
+    }
+}
+
+#[test]
+fn what_is_unusual_for_a_task_is_learned() {
+    let (mut leader, mut worker) = rig();
+    leader.learn(&worker);
+    leader.submit_as(11, submission(&expecting(LEARNED), Some(2)));
+    leader.launched(&worker, &[11, 12]);
+    leader.ends(&worker, &[11], Outcome::Exited(0), 25_000);
+    assert!(leader.alarms().is_empty(), "a quarter is not short");
+    leader.pass(&mut worker, Millis(320_000));
+    assert!(
+        leader.alarms().is_empty(),
+        "three times as long is not slow"
+    );
+    leader.pass(&mut worker, Millis(10_000));
+    assert_eq!(leader.alarms(), ["slow:i11..i12"]);
+    assert_eq!(
+        leader.reason(),
+        "lab/nightly runs for longer than usual: more than 324s, by its last 11 successes on worker w (i12)"
+    );
+    leader.ends(&worker, &[12], Outcome::Exited(0), 330_000);
+    leader.facts.clear();
+    leader.submit_as(13, submission(&expecting(LEARNED), None));
+    leader.launched(&worker, &[13]);
+    leader.ends(&worker, &[13], Outcome::Exited(0), 24_000);
+    assert_eq!(leader.alarms(), ["short:i13", "-short:i13"]);
+    assert_eq!(
+        leader.reason(),
+        "lab/nightly succeeded after 24s, in less time than usual (at least 25s, by its last 12 successes)"
+    );
+}
+
+#[test]
+fn another_task_and_one_without_history_are_not_unusual() {
+    let (mut leader, mut worker) = rig();
+    leader.learn(&worker);
+    let mut other = expecting(LEARNED);
+    other.name = "other".to_owned();
+    leader.submit_as(11, submission(&other, Some(2)));
+    leader.launched(&worker, &[11, 12]);
+    leader.ends(&worker, &[11], Outcome::Exited(0), 1);
+    leader.pass(&mut worker, Millis(4_000_000));
+    assert!(leader.alarms().is_empty(), "{:?}", leader.alarms());
+}
+
+#[test]
+fn what_was_learned_meanwhile_counts_for_what_runs() {
+    let (mut leader, mut worker) = rig();
+    leader.learn(&worker);
+    leader.submit_as(11, submission(&expecting(LEARNED), Some(4)));
+    leader.launched(&worker, &[11, 12, 13, 14]);
+    leader.pass(&mut worker, Millis(200_000));
+    leader.ends(&worker, &[11, 12, 13], Outcome::Exited(0), 200_000);
+    leader.pass(&mut worker, Millis(350_000));
+    assert!(leader.alarms().is_empty(), "{:?}", leader.alarms());
+    leader.pass(&mut worker, Millis(60_000));
+    assert_eq!(leader.alarms(), ["slow:i11..i14"]);
+}
+
+#[test]
+fn a_new_leader_knows_what_the_last_one_has_learned() {
+    let (mut leader, mut worker) = rig();
+    leader.learn(&worker);
+    leader.submit_as(11, submission(&expecting(LEARNED), None));
+    leader.launched(&worker, &[11]);
+    leader.pass(&mut worker, Millis(30_000));
+    let mut ledger = leader.core.ledger().clone();
+    ledger.forget_transient();
+    // As a store has it.
+    let mut times = RunTimes::default();
+    let path = ledger.task_path(&expecting(LEARNED)).expect("a task");
+    for id in 1..=10 {
+        times.record(&path, Millis(99_000 + id * 1_000), MeasuredEnd::Done);
+    }
+    ledger.restore_run_times(times);
+    let granted = leader.clock().wall.0 - 30_000;
+    ledger.restore_leased_at(InstanceId(11), Wall(granted));
+    leader.core = Scheduler::new(Config::default(), Epoch(2), ledger, leader.clock());
+    leader.outbox = Outbox::new(Epoch(2));
+    worker.association = None;
+    let lease = leader.lease(11);
+    leader.welcome(&mut worker, &[lease]);
+    leader.pass(&mut worker, Millis(290_000));
+    assert!(leader.alarms().is_empty(), "{:?}", leader.alarms());
+    leader.pass(&mut worker, Millis(10_000));
+    assert_eq!(leader.alarms(), ["slow:i11"]);
 }
 
 #[test]

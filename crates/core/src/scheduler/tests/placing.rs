@@ -226,10 +226,15 @@ fn cancelling_a_range_halts_what_waits_and_kills_what_runs() {
 
 #[test]
 fn of_tasks_submitted_within_one_tick_the_one_with_the_shorter_history_goes_first() {
-    // The long one has the lower id. Each takes the whole worker.
+    // The long one has the lower id. Each takes the whole worker, with equal requests.
     let order = |pause: u64| {
         let (mut leader, worker) = rig();
-        let (long, short) = (spec(4, 10), spec(4, 20));
+        let named = |name: &str| {
+            let mut spec = Arc::unwrap_or_clone(spec(4, 10));
+            name.clone_into(&mut spec.name);
+            Arc::new(spec)
+        };
+        let (long, short) = (named("long"), named("short"));
         leader.submit_range(1, 1, &long);
         leader.ends(&worker, &[1], Outcome::Exited(0), 90_000);
         leader.submit_range(2, 2, &short);
