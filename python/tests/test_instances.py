@@ -14,7 +14,9 @@ from baton import (
     Client,
     Instance,
     InstanceFailed,
+    Percentiles,
     Submitter,
+    TaskUsage,
     WaitTimeout,
     Workflow,
     WorkflowError,
@@ -74,6 +76,18 @@ def test_a_worker_has_what_is_claimed_and_what_is_measured(client: Client) -> No
     (worker,) = client.workers()
     assert worker.capacity["cpu_milli"] == 32_000 and worker.used["cpu_milli"] >= 250
     assert busy.cancel(now=True)
+
+
+def test_requests_are_compared_with_the_use(client: Client) -> None:
+    resources = {"cpu": 1, "memory": "1GiB"}
+    client.submit("true", name="small", owner="sizing", resources=resources, array=range(6)).wait(PATIENCE)
+    (use,) = client.task_usage("sizing", workflow="", task="small")
+    assert isinstance(use, TaskUsage) and use.workflow is None and (use.attempts, use.succeeded) == (6, 6)
+    assert (use.cpus, use.memory_requested) == (1.0, 1 << 30)
+    assert isinstance(use.memory, Percentiles) and 0 < use.memory.p50 <= use.memory.p95 <= use.memory.max
+    assert any(line.startswith("resources: {") for line in use.lines), use
+    assert any("memory: 1GiB is too much" in reason for reason in use.reasons), use
+    assert list(client.task_usage("sizing", workflow="other")) == []
 
 
 def test_what_is_late_has_an_alarm_until_it_ends(client: Client) -> None:

@@ -34,6 +34,7 @@ from .._records.views import (
     FleetJob,
     Limit,
     Secret,
+    TaskUsage,
     WaitGroup,
     Worker,
 )
@@ -321,6 +322,20 @@ class Client(Submitter, Several):
         path = self.transport.at("alarms", end="/")
         query = {"owner": owner, "limit": 1000}
         return [Alarm.read(each) for each in self.pages(path, query)]
+
+    def task_usage(
+        self,
+        owner: Optional[str] = None,
+        workflow: Optional[str] = None,
+        task: Optional[str] = None,
+    ) -> Iterator[TaskUsage]:
+        """What the last 200 attempts of each task have used, with suggestions for its requests.
+
+        An empty `workflow` is for tasks that belong to none.
+        """
+        path = self.transport.at("usage", "tasks", end="/")
+        query = {"owner": owner, "workflow": workflow, "task": task, "limit": 200}
+        return map(TaskUsage.read, self.pages(path, query))
 
     def fleets(self) -> List[Fleet]:
         """All fleets, from which the scheduler obtains workers, by name."""

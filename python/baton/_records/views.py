@@ -154,6 +154,79 @@ class WaitGroup:
 
 
 @dataclass(frozen=True)
+class Percentiles:
+    """The distribution of an amount over attempts."""
+
+    p50: float
+    p95: float
+    max: float
+
+    @classmethod
+    def read(cls, data: Optional[Mapping[str, Any]]) -> Optional[Percentiles]:
+        """Reads the server's JSON."""
+        if data is None:
+            return None
+        return cls(p50=data["p50"], p95=data["p95"], max=data["max"])
+
+
+@dataclass(frozen=True)
+class TaskUsage:
+    """What the last attempts of a task have used, beside what they requested.
+
+    Percentiles are those of the attempts that succeeded; elements of an array and items of a workflow are attempts of
+    one task.
+    """
+
+    owner: str
+    #: The name of its workflow, if it is a task of one.
+    workflow: Optional[str]
+    #: None for the runs of the workflow as a whole.
+    task: Optional[str]
+    #: Attempts that were looked at: the last ones, at most 200.
+    attempts: int
+    succeeded: int
+    failed: int
+    out_of_memory: int
+    timed_out: int
+    #: Requested CPUs, and bytes of memory: what a worker must have, and the limit; 0 for none.
+    cpus: float
+    memory_requested: int
+    memory_limit: int
+    #: CPU time over run time.
+    cores: Optional[Percentiles]
+    #: The largest resident memory of one process, in bytes.
+    memory: Optional[Percentiles]
+    elapsed_seconds: Optional[Percentiles]
+    #: Lines for the file of the task; none if its requests suit it, or nothing can be said.
+    lines: Tuple[str, ...]
+    #: A sentence for each request, or the reason for which there is no suggestion.
+    reasons: Tuple[str, ...]
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> TaskUsage:
+        """Reads the server's JSON."""
+        requested, suggestion = data["requested"], data["suggestion"]
+        return cls(
+            owner=data["owner"],
+            workflow=data.get("workflow"),
+            task=data.get("task"),
+            attempts=data["attempts"],
+            succeeded=data["succeeded"],
+            failed=data["failed"],
+            out_of_memory=data["outOfMemory"],
+            timed_out=data["timedOut"],
+            cpus=requested["cpus"],
+            memory_requested=requested["memory"],
+            memory_limit=requested["memoryLimit"],
+            cores=Percentiles.read(data.get("cores")),
+            memory=Percentiles.read(data.get("memory")),
+            elapsed_seconds=Percentiles.read(data.get("elapsedSeconds")),
+            lines=tuple(suggestion["lines"]),
+            reasons=tuple(suggestion["reasons"]),
+        )
+
+
+@dataclass(frozen=True)
 class Secret:
     """A secret, without its value."""
 

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use baton_client::{Client, View};
 use baton_model::api::Instance;
 use baton_model::state::UniversalState;
+use baton_model::time::Millis;
 use clap::Args;
 
 use super::data::DataArgs;
@@ -17,6 +18,7 @@ use crate::ids;
 use crate::ids::{IdArg, Target};
 use crate::output::{CommandResult, Output, Style, clean, colours};
 use crate::painter::size;
+use crate::time::span as time_span;
 use crate::views::rows;
 use crate::views::summary::format_commands;
 
@@ -25,7 +27,7 @@ use crate::views::summary::format_commands;
 /// For a run that has ended: why, which tasks were blocked by which, and what to do next.
 ///
 /// With --json, an object: id, state, reason (one word), text, and details: worker, resource, short,
-/// until. For a run: run (with problems, halting and timedOut), tasks (each with its item counts and
+/// until, estimate. For a run: run (with problems, halting and timedOut), tasks (each with its item counts and
 /// the reason why they wait), and errors (failures grouped by cause, each with one example).
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -75,6 +77,10 @@ async fn one(target: Target, command: &Explain, client: &Client) -> CommandResul
         let id = out.paint(Style::Strong, &clean(&explanation.id));
         let state = out.paint(rows::style(explanation.state), explanation.state.word());
         writeln!(out, "{id} {state}: {}", clean(&explanation.text))?;
+        if let Some(estimate) = explanation.estimate {
+            let estimate = time_span(Millis(estimate));
+            writeln!(out, "An attempt of its task usually takes {estimate}.")?;
+        }
         let instance = client.instance(span.first).await.map_err(refused)?;
         if explanation.state == UniversalState::Failed {
             write_tail(&mut out, &instance)?;

@@ -21,6 +21,7 @@ mod remote;
 mod run;
 mod schedule;
 mod selection;
+mod sizing;
 mod stores;
 mod submissions;
 mod tls;

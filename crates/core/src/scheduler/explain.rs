@@ -5,7 +5,7 @@
 use baton_model::ids::{InstanceId, LeaseId, TaskNo, WorkerName};
 use baton_model::placement::Suspicion;
 use baton_model::state::UniversalState;
-use baton_model::time::Now;
+use baton_model::time::{Millis, Now};
 
 use super::bullpen::time_needed;
 use super::{Scheduler, StoreMode, fleets, runs};
@@ -67,6 +67,15 @@ impl Scheduler {
             _ => return None,
         };
         Some(Standing::Waiting(reason.into()))
+    }
+
+    /// How long an attempt of an instance's task usually takes, if some have ended; none if the instance is over or
+    /// unknown.
+    #[must_use]
+    pub fn estimate(&self, id: InstanceId) -> Option<Millis> {
+        let instance = self.ledger.find(id)?;
+        let path = self.ledger.task_path(&instance.spec)?;
+        self.ledger.run_times().estimate(&path)
     }
 
     /// What the items of a task of a run wait for, if some do: an instance without a lease, then items

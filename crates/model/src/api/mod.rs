@@ -396,6 +396,10 @@ pub struct Explanation {
     /// When the wait ends, if time alone ends it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<u64>,
+    /// How long an attempt of its task usually takes, in milliseconds: a moving mean of those that ended by
+    /// themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<u64>,
     /// `self`, `instance`.
     #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, String>))]
     pub links: Links,

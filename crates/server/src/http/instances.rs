@@ -411,14 +411,19 @@ pub(super) async fn explain(State(app): State<App>, Path(id): Path<String>) -> A
             .troubles()
             .map(|(name, trouble)| (name.clone(), trouble));
         let troubles = troubles.collect::<Vec<_>>();
-        (leader.explain(id, clock::now()), troubles)
+        let estimate = leader.estimate(id);
+        (leader.explain(id, clock::now()), troubles, estimate)
     });
-    let (standing, troubles) = standing.await?;
+    let (standing, troubles, estimate) = standing.await?;
     // It may have changed since it was read.
     let record = app.record(id).await?;
     let explanation = match standing {
         Some(standing) if !record.instance.state.is_terminal() => {
             let explanation = messages::in_flight(&record, &standing);
+            let explanation = Explanation {
+                estimate: estimate.map(|it| it.0),
+                ..explanation
+            };
             messages::with_troubles(explanation, &standing, &troubles)
         }
         _ => app.ended(&record).await?,

@@ -32,6 +32,7 @@ fn explanation(record: &Record, reason: &str, text: String) -> Explanation {
         resource: None,
         short: None,
         until: None,
+        estimate: None,
         links: views::links([("self", format!("{path}/explain")), ("instance", path)]),
     }
 }
