@@ -178,6 +178,8 @@ mod tests {
             memory: 3 << 20,
             nodes: 1,
             part: None,
+            task: "t".into(),
+            requested: Requested::default(),
         };
         let used = claim.held(Millis(2_000), None);
         assert_eq!(

@@ -33,7 +33,7 @@ fn requests_that_are_too_large_are_suggested_smaller() {
         .good();
     let workflow = json!({
         "workflow": "flow",
-        "tasks": { "part": { "run": "true", "items": [1, 2], "resources": { "cpu": 0.1 } } },
+        "tasks": { "part": { "run": "true", "for_each": [1, 2], "resources": { "cpu": 0.1 } } },
     });
     std::fs::write(cluster.path("flow.yaml"), workflow.to_string()).expect("written");
     cluster.run(&["submit", "flow.yaml"]).good();
@@ -75,9 +75,9 @@ fn requests_that_are_too_large_are_suggested_smaller() {
 
     let refused = cluster.run(&["usage", "--suggest"]);
     assert!(
-        refused.text().contains("add --by task"),
+        refused.err.contains("add --by task"),
         "{}",
-        refused.text()
+        refused.err
     );
 }
 
