@@ -104,11 +104,9 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use baton_model::ids::{InstanceId, WorkerName};
-use baton_model::measurement::TaskPath;
 use baton_model::placement::{Capacity, Offer, ResourceRequest};
-use baton_model::time::{Millis, Mono};
+use baton_model::time::Mono;
 
-use crate::ledger::moved;
 use crate::limits::{Limit, LimitKey, Limits};
 use crate::wait::{ClassId, Exclusion};
 use class::Classes;
@@ -125,6 +123,7 @@ pub use error::PlacementError;
 pub use inventory::Inventory;
 pub use need::Demand;
 pub use reserve::ReservationView;
+pub use tasks::TaskHistory;
 
 /// As many limits there may be before idle ones are looked for.
 const IDLE_LIMITS_MIN: usize = 1_000;
@@ -145,14 +144,6 @@ pub struct Arrival<'a> {
     pub sequence: u64,
     /// Their task, if it may have a history.
     pub task: Option<TaskHistory<'a>>,
-}
-
-/// A task, and how long its attempts take.
-#[derive(Clone, Copy, Debug)]
-pub struct TaskHistory<'a> {
-    pub path: &'a TaskPath,
-    /// None if none of them has ended.
-    pub estimate: Option<Millis>,
 }
 
 /// One instance goes to one worker.
@@ -519,20 +510,6 @@ impl Placement {
             }
         }
         self.limits.len() < LIMITS_MAX
-    }
-
-    /// Updates the estimated run time of a class: by it instances are placed ahead, and workers requested. It
-    /// does not affect the order.
-    pub fn record_run_time(&mut self, class: ClassId, runtime: Millis) {
-        if let Some(class) = self.classes.all.get_mut(class.0) {
-            let estimate = class.estimate.unwrap_or(runtime);
-            class.estimate = Some(moved(estimate, runtime));
-        }
-    }
-
-    /// Sets how long the attempts of a task take, of which something may wait.
-    pub fn set_estimate(&mut self, task: &TaskPath, estimate: Millis) {
-        self.queue.set_estimate(task, estimate);
     }
 
     /// The class of a request, if an instance of it waits or runs, or did recently.

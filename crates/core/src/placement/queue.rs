@@ -22,9 +22,8 @@ use baton_model::measurement::TaskPath;
 use baton_model::time::Millis;
 use slab::Slab;
 
-use super::TaskHistory;
 use super::owners::Owners;
-use super::tasks::Tasks;
+use super::tasks::{TaskHistory, Tasks};
 
 /// One entry: `len` ids, of which the last is the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

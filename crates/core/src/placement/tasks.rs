@@ -9,7 +9,34 @@ use baton_model::measurement::TaskPath;
 use baton_model::time::Millis;
 use slab::Slab;
 
+use super::Placement;
 use super::limits::TASKS_WAITING_MAX;
+use crate::ledger::moved;
+use crate::wait::ClassId;
+
+/// A task, and how long its attempts take.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskHistory<'a> {
+    pub path: &'a TaskPath,
+    /// None if none of them has ended.
+    pub estimate: Option<Millis>,
+}
+
+impl Placement {
+    /// Sets how long the attempts of a task take, of which something may wait.
+    pub fn set_estimate(&mut self, task: &TaskPath, estimate: Millis) {
+        self.queue.set_estimate(task, estimate);
+    }
+
+    /// Updates the estimated run time of a class: by it instances are placed ahead, and workers requested. It
+    /// does not affect the order.
+    pub fn record_run_time(&mut self, class: ClassId, runtime: Millis) {
+        if let Some(class) = self.classes.all.get_mut(class.0) {
+            let estimate = class.estimate.unwrap_or(runtime);
+            class.estimate = Some(moved(estimate, runtime));
+        }
+    }
+}
 
 /// One task.
 #[derive(Clone, Debug)]

@@ -186,6 +186,35 @@ async fn a_browser_gets_a_page_for_every_address_and_other_clients_get_json() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_has_the_requests_and_the_use_of_its_tasks() {
+    let dir = tempfile::tempdir().expect("a place");
+    let server = Server::start(config(dir.path())).await;
+    let browser = Browser::new(&server);
+    let resources = json!({"cpu": 2, "memory": "1GiB"});
+    let entry = json!({"task": "daily", "owner": "ann", "run": "true", "resources": resources});
+    server.send(Method::POST, "/ann/tasks/", &entry).await;
+    let page = browser.page("/ann/tasks/daily").await;
+    assert!(!page.contains("Requests and use"), "nothing was measured");
+    let _worker = server.worker("w1").await;
+    for _ in 0..5 {
+        let launched = server
+            .send(Method::POST, "/ann/tasks/daily/run", &json!({}))
+            .await;
+        assert!(launched.status.is_success(), "{launched:?}");
+    }
+    let line = "resources: { cpu: 0.2, memory: 10MiB }";
+    let mut page = String::new();
+    let is_shown = until(async || {
+        page = browser.page("/ann/tasks/daily").await;
+        page.contains(line)
+    });
+    assert!(is_shown.await, "{page}");
+    assert!(page.contains("memory: 1GiB is too much, 10MiB is enough"), "{page}");
+    assert!(page.contains("<th scope=\"row\">daily</th><td class=\"num\">5</td>"), "{page}");
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_compared_with_the_one_before_it() {
     let dir = tempfile::tempdir().expect("a place");
     let server = Server::start(config(dir.path())).await;

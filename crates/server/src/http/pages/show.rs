@@ -74,6 +74,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["library"] => library(pages, &api, "/library", &query).await,
         ["backfills"] => backfills(pages, &api, &query).await,
         ["backfills", id] => backfill(pages, &api, id).await,
+        ["usage", "tasks"] => return other(pages, api, request).await,
         [owner, "tasks"] => library(pages, &api, &format!("/{owner}/tasks"), &query).await,
         [owner, "tasks", name] => entry::page(pages, &api, owner, name, &query).await,
         ["workers"] => workers(pages, &api).await,
