@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use baton_core::workflow::items::task_name;
 use baton_model::measurement::Requested;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Wall};
@@ -128,7 +129,10 @@ impl Claim {
             memory: spec.request.resources.memory_min,
             nodes: spec.nodes.get(),
             part: spec.part,
-            task: spec.name.as_str().into(),
+            task: match spec.part {
+                Some(_) => task_name(&spec.name).into(),
+                None => spec.name.as_str().into(),
+            },
             requested: Requested::of(spec),
         }
     }

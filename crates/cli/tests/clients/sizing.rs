@@ -74,11 +74,7 @@ fn requests_that_are_too_large_are_suggested_smaller() {
         .good();
 
     let refused = cluster.run(&["usage", "--suggest"]);
-    assert!(
-        refused.err.contains("add --by task"),
-        "{}",
-        refused.err
-    );
+    assert!(refused.err.contains("add --by task"), "{}", refused.err);
 }
 
 #[test]

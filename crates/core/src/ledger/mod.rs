@@ -41,6 +41,7 @@ use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Wall};
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
+use crate::workflow::items::task_name;
 
 pub use backfills::{Backfills, OpenBackfill};
 pub use fleets::Fleets;
@@ -395,7 +396,10 @@ impl Ledger {
         let run = spec.part.map(|part| self.runs.head(part.run));
         match run {
             Some(None) => None,
-            Some(Some(head)) => Some(TaskPath::of(spec, Some(&head.name))),
+            Some(Some(head)) => Some(TaskPath {
+                task: task_name(&spec.name).into(),
+                ..TaskPath::of(spec, Some(&head.name))
+            }),
             None => Some(TaskPath::of(spec, None)),
         }
     }

@@ -66,6 +66,15 @@ pub fn label(task: &PlanTask, item: u32, value: Option<&Value>) -> String {
     format!("{}[{short}]", task.name)
 }
 
+/// The name of the task in the display name of one of its items. A name that has a bracket counts up to it.
+#[must_use]
+pub fn task_name(label: &str) -> &str {
+    match label.split_once('[') {
+        Some((name, _)) if !name.is_empty() => name,
+        _ => label,
+    }
+}
+
 /// A value of a plan, which is JSON; anything else is taken as text.
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
@@ -75,6 +84,12 @@ fn json(text: &str) -> Value {
 mod tests {
     use super::*;
     use baton_model::workflow::Axis;
+
+    #[test]
+    fn the_task_of_an_item_is_in_its_label() {
+        let names = ["align[eu]", "align[a[1]]", "align", "[x]"].map(task_name);
+        assert_eq!(names, ["align", "align", "align", "[x]"]);
+    }
 
     #[test]
     fn a_product_has_every_combination_and_the_last_axis_goes_fastest() {

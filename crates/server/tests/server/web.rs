@@ -209,8 +209,14 @@ async fn an_entry_has_the_requests_and_the_use_of_its_tasks() {
         page.contains(line)
     });
     assert!(is_shown.await, "{page}");
-    assert!(page.contains("memory: 1GiB is too much, 10MiB is enough"), "{page}");
-    assert!(page.contains("<th scope=\"row\">daily</th><td class=\"num\">5</td>"), "{page}");
+    assert!(
+        page.contains("memory: 1GiB is too much, 10MiB is enough"),
+        "{page}"
+    );
+    assert!(
+        page.contains("<th scope=\"row\">daily</th><td class=\"num\">5</td>"),
+        "{page}"
+    );
     server.stop().await;
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn items_of_a_workflow_are_measured_under_its_name(open: Open<'_>) {
     let facts = attempt(
         &leader,
         1,
-        spec("red", "align", Some(part)),
+        spec("red", "align[eu]", Some(part)),
         (Outcome::Exited(0), 3),
     );
     leader.commit_at(&*store, Wall(9), facts);
