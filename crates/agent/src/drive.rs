@@ -35,6 +35,7 @@ use crate::incarnation::{Host, identity_of};
 use crate::launch::Launcher;
 use crate::log_limit::LogLimit;
 use crate::processes::ProcessReader;
+use crate::progress::ProgressWatch;
 use crate::scheduler::Scheduler;
 use crate::state::{CHECKPOINT, StateDir};
 use crate::sweep::Sweep;
@@ -56,6 +57,7 @@ pub(crate) struct Agent {
     /// It was interrupted: it kills everything, and ends.
     interrupted: bool,
     pub(crate) usage_watch: UsageWatch,
+    progress_watch: ProgressWatch,
     pub(crate) log_limit: LogLimit,
     pub(crate) process_reader: ProcessReader,
     /// The last launch was prevented by a fault of this host; for the log.
@@ -93,6 +95,7 @@ impl Agent {
             backoff: IncarnationBackoff::default(),
             life_ended: false,
             interrupted: false,
+            progress_watch: ProgressWatch::new(now),
             log_limit: LogLimit::new(dir.path(), config.log_limit, now),
             usage_watch: UsageWatch::new(group.as_ref().map(|it| it.path().to_owned()), now),
             process_reader: ProcessReader::new(dir.path()).map_err(Error::io("create a socket"))?,
@@ -244,6 +247,7 @@ impl Agent {
             self.supervisor.next_due(),
             Some(self.scheduler.next_due()),
             self.usage_watch.next_due(self.supervisor.attempts()),
+            self.progress_watch.next_due(self.supervisor.attempts()),
             self.log_limit.next_due(self.supervisor.attempts()),
             Some(self.sweep.next_due()),
             self.coordinator.reaper().next_due(),
@@ -315,6 +319,11 @@ impl Agent {
         }
         let measured = self.usage_watch.measured(self.supervisor.attempts());
         self.supervisor.worker_mut().measure(measured);
+        let attempts = self.supervisor.attempts();
+        let progress = self.progress_watch.read(now, attempts, &self.launcher);
+        for (lease, progress) in progress {
+            self.supervisor.worker_mut().note_progress(lease, progress);
+        }
         self.log_limit.check(now, self.supervisor.attempts());
         self.end_filer.turn(self.supervisor.attempts());
         if now >= self.sweep.next_due() {

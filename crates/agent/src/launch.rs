@@ -15,6 +15,7 @@ use baton_core::supervision::io::Ending;
 use baton_model::ids::LeaseId;
 use baton_model::paths;
 use baton_model::placement::Offer;
+use baton_model::progress::PROGRESS_VARIABLE;
 use baton_model::secret::{SECRETS_LINK, SECRETS_VARIABLE, SecretName, SecretValue};
 use baton_model::spec::{InstanceSpec, NODES_VARIABLE, Work};
 use baton_model::time::{Millis, Mono};
@@ -35,7 +36,7 @@ use crate::log_limit::clamp_rotation;
 use crate::secrets::Secrets;
 use crate::state::{CACHE, LOGS, WORK};
 use crate::tag::Tags;
-use crate::{output_files, outputs, stderr_tail};
+use crate::{output_files, outputs, progress, stderr_tail};
 
 /// The hidden command that runs the task of an attempt. Its argument is the directory with the
 /// [`TaskFile`], below which the runner keeps its own files.
@@ -47,6 +48,7 @@ pub const FETCH_COMMAND: &str = "__fetch";
 const URIS_FILE: &str = ".baton-uris.json";
 const CA_FILE: &str = ".baton-ca.pem";
 const OUTPUT_FILE: &str = "baton-output";
+const PROGRESS_FILE: &str = "baton-progress";
 
 /// A health check process that takes longer has failed.
 const CHECK_MAX: Millis = Millis::from_secs(10);
@@ -254,11 +256,15 @@ impl Launcher {
         }
     }
 
-    /// Adds the outputs of an attempt to its end, or the last lines of its standard error. A
+    /// Adds the outputs of an attempt to its end, or the last lines of its standard error, and its progress. A
     /// restarted agent reads them again: the files of an attempt are not removed before the
     /// scheduler knows its end.
     pub(crate) fn with_texts(&self, assignment: &Assignment, mut ending: Ending) -> Ending {
         let lease = assignment.lease;
+        if let Ok(masker) = self.secrets.masker(lease, &assignment.spec) {
+            let path = self.progress_file(&assignment.spec, lease);
+            ending.report.progress = progress::read(Path::new(&path), masker);
+        }
         let last_lines = || stderr_tail::read(&self.state, lease, &assignment.spec);
         if !ending.report.outcome.is_success() {
             ending.report.stderr_tail = last_lines();
@@ -282,10 +288,19 @@ impl Launcher {
     /// The file for an attempt's outputs. Its directory is created for it alone, so there is none
     /// at first. Outputs that may have a secret stay in memory, where they are masked when they are read.
     fn output(&self, spec: &InstanceSpec, lease: LeaseId, dir: &str) -> String {
+        self.own_file(spec, lease, dir, OUTPUT_FILE)
+    }
+
+    /// The file for an attempt's progress, beside that for its outputs.
+    pub(crate) fn progress_file(&self, spec: &InstanceSpec, lease: LeaseId) -> String {
+        self.own_file(spec, lease, &dir_name(lease), PROGRESS_FILE)
+    }
+
+    fn own_file(&self, spec: &InstanceSpec, lease: LeaseId, dir: &str, name: &str) -> String {
         if spec.secrets.is_empty() {
-            [&*self.work, "/", dir, "/", OUTPUT_FILE].concat()
+            [&*self.work, "/", dir, "/", name].concat()
         } else {
-            [&*self.secrets.of(lease).to_text(), "/", OUTPUT_FILE].concat()
+            [&*self.secrets.of(lease).to_text(), "/", name].concat()
         }
     }
 
@@ -350,6 +365,7 @@ impl Launcher {
             ("BATON_ATTEMPT", attempt.number.0.to_string()),
             ("BATON_TOKEN_EPOCH", lease.epoch.0.to_string()),
             ("BATON_OUTPUT", output),
+            (PROGRESS_VARIABLE, self.progress_file(spec, lease)),
             ("BATON_OWNER", spec.owner.clone()),
             ("BATON_NAME", spec.name.clone()),
         ];
@@ -612,6 +628,8 @@ mod tests {
         assert_eq!(all("TRACEPARENT"), [CONTEXT]);
         let output = format!("/s/{WORK}/i12.3.e4/baton-output");
         assert_eq!(all("BATON_OUTPUT"), [output]);
+        let progress = format!("/s/{WORK}/i12.3.e4/baton-progress");
+        assert_eq!(all("BATON_PROGRESS"), [progress]);
         assert_eq!((all("X"), all("PATH")), (vec!["1"], vec!["/p"]));
         assert_eq!(launch.timeout, Some(Millis(80)), "what is left of it");
         assert_eq!(launch.limits[0].soft, 2 << 20);

@@ -38,6 +38,8 @@
 //! | `meter` | the measured use of the worker: their sum |
 //! | `output_files` | the files of a task's standard output and standard error |
 //! | `outputs` | reading an attempt's outputs |
+//! | `progress` | reading how far running attempts have come |
+//! | `plain_file` | opening a file that an attempt has written |
 //! | `stderr_tail` | reading the last lines of its standard error |
 //! | `sweep` | removing old files |
 //! | `end_filing` | recording the ends of killed tasks in their roots |
@@ -67,7 +69,9 @@ mod meter;
 mod outgoing;
 mod output_files;
 mod outputs;
+mod plain_file;
 mod processes;
+mod progress;
 mod reaper;
 pub mod resources;
 mod scheduler;

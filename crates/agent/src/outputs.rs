@@ -4,21 +4,18 @@
 //! and any other is a string. The last value of a repeated key counts, so a script may append.
 //! Outputs are reported as the text of a JSON object in canonical form.
 //!
-//! The file belongs to the attempt's user, and the agent may be root: it must be a regular file
-//! with a single link, symbolic links are not followed, opening does not block, and reading is
+//! The file belongs to the attempt's user, so it is opened with care ([`open_plain`]), and reading is
 //! bounded. Errors quote nothing of its content.
 
-use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use baton_model::limits::OUTPUTS_BYTES_MAX;
 use baton_runner::masking::Masker;
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::Errno;
 use serde_json::{Map, Value};
+
+use crate::plain_file::open_plain;
 
 /// Maximum nesting of lists and maps: far below the limit of JSON parsers, so that the values can
 /// be embedded in other documents.
@@ -29,20 +26,9 @@ const DEPTH_MAX: usize = 64;
 /// # Errors
 /// Why the file is invalid, for the author of the attempt's script.
 pub(crate) fn read(path: &Path, masker: Option<Masker>) -> Result<Option<Arc<str>>, String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match open(path, flags, Mode::empty()) {
-        Ok(file) => File::from(file),
-        Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err("it is a link".to_owned()),
-        Err(error) => return Err(error.to_string()),
+    let Some((file, _)) = open_plain(path)? else {
+        return Ok(None);
     };
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    if metadata.nlink() > 1 {
-        return Err("it is a link".to_owned());
-    }
     let mut bytes = Vec::new();
     file.take(OUTPUTS_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
@@ -157,6 +143,8 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    use rustix::fs::Mode;
 
     #[test]
     fn objects_and_lines_become_one_text() {

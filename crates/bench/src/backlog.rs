@@ -200,6 +200,7 @@ impl Loopback {
             }),
             outputs: None,
             stderr_tail: None,
+            progress: None,
         };
         let mut effects = Vec::new();
         for lease in held {

@@ -216,6 +216,7 @@ fn report() -> Report {
         }),
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

@@ -31,6 +31,7 @@
 //! | [`timeouts`] | the time budget of the protocol; proves that the worker gives up first |
 //! | [`trace`] | which trace, and which span of it, work belongs to |
 //! | [`token`] | credentials and roles |
+//! | [`progress`] | progress that a task reports of itself |
 //! | [`principal`] | who has made a request |
 //! | [`limits`] | every bound on a queue, list or loop, with its reason |
 //! | [`worker_set`] | versions and hashes of the set of workers |
@@ -61,6 +62,7 @@ pub mod outcome;
 pub mod paths;
 pub mod placement;
 pub mod principal;
+pub mod progress;
 pub mod schedule;
 pub mod secret;
 pub mod spec;

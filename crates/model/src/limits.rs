@@ -43,6 +43,13 @@ pub const LOG_CHUNK_BYTES_MAX: u32 = 256 * 1_024;
 pub const STDERR_TAIL_BYTES_MAX: usize = 4 << 10;
 pub const STDERR_TAIL_LINES_MAX: usize = 20;
 
+/// Bytes of the message of a task's progress: one line of a wide terminal.
+pub const PROGRESS_BYTES_MAX: usize = 200;
+
+/// Attempts whose progress goes with one heartbeat; that of others goes with the next ones. So a message
+/// of it has at most some 60 KiB, however many attempts a worker runs.
+pub const PROGRESS_PER_HEARTBEAT_MAX: usize = 250;
+
 /// Bytes in the value of a secret: a chain of certificates or a configuration with keys fits.
 pub const SECRET_BYTES_MAX: usize = 64 << 10;
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::progress::Progress;
 use crate::time::{Millis, Wall};
 
 /// The reason for which Baton itself killed an attempt.
@@ -169,14 +170,18 @@ pub struct Report {
     /// The last lines of its standard error, escaped. Only a failure has any.
     #[serde(default)]
     pub stderr_tail: Option<Arc<str>>,
+    /// How far it came, in its own words.
+    #[serde(default)]
+    pub progress: Option<Progress>,
 }
 
 impl Report {
     /// Bytes of its texts.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
-        let texts = [&self.outputs, &self.stderr_tail].into_iter().flatten();
-        texts.map(|text| text.len()).sum()
+        let message = self.progress.as_ref().map(|it| &it.message);
+        let texts = [self.outputs.as_ref(), self.stderr_tail.as_ref(), message];
+        texts.into_iter().flatten().map(|text| text.len()).sum()
     }
 }
 
@@ -187,6 +192,7 @@ impl From<Outcome> for Report {
             stats: None,
             outputs: None,
             stderr_tail: None,
+            progress: None,
         }
     }
 }

@@ -130,6 +130,7 @@ fn ran(id: u64, epoch: Epoch) -> [Fact; 3] {
             next_attempt: None,
             outputs: None,
             stderr_tail: None,
+            progress: None,
         },
     ]
 }

@@ -16,6 +16,7 @@ use baton_model::ids::{
 use baton_model::library::{Definition, Execution, Pause, TaskName};
 use baton_model::outcome::{AttemptEnd, AttemptStats};
 use baton_model::principal::Principal;
+use baton_model::progress::Progress;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
@@ -255,6 +256,8 @@ pub struct LastEnd {
     pub stats: Option<AttemptStats>,
     /// The last lines of its standard error, if it has failed.
     pub stderr_tail: Option<Arc<str>>,
+    /// How far it came, in its own words.
+    pub progress: Option<Box<Progress>>,
 }
 
 /// An instance, or a range of instances without events of their own, with its submission and its

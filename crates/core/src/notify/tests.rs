@@ -200,6 +200,7 @@ fn ended(id: u64, verdict: Verdict) -> Fact {
         next_attempt: None,
         outputs: None,
         stderr_tail: (code > 0).then(|| "no such table\n".into()),
+        progress: None,
     }
 }
 

@@ -7,6 +7,7 @@ use baton_model::ids::LeaseId;
 use baton_model::library::Execution;
 use baton_model::limits::{OUTPUTS_BYTES_MAX, STDERR_TAIL_BYTES_MAX};
 use baton_model::outcome::{AttemptEnd, Outcome, Report};
+use baton_model::progress::Progress;
 use baton_model::spec::InstanceSpec;
 
 use super::context::{Cx, Success};
@@ -14,7 +15,13 @@ use super::fallback;
 
 /// Records the end of an attempt with the verdict of triage, releases its resources, and lets the
 /// instance wait again if it is retried.
-pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Option<&Report>) {
+pub(super) fn close(
+    cx: &mut Cx<'_>,
+    lease: LeaseId,
+    end: AttemptEnd,
+    report: Option<&Report>,
+    progress: Option<Progress>,
+) {
     let id = lease.attempt.instance;
     let Some(open) = cx.ledger.open_lease(lease) else {
         return;
@@ -62,6 +69,7 @@ pub(super) fn close(cx: &mut Cx<'_>, lease: LeaseId, end: AttemptEnd, report: Op
         next_attempt,
         outputs,
         stderr_tail,
+        progress: progress.map(Box::new),
     });
     if let (Some(path), Some(stats)) = (path, stats) {
         let times = cx.ledger.run_times_mut();

@@ -11,6 +11,7 @@ use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
 use baton_model::principal::Principal;
+use baton_model::progress::Progress;
 use baton_model::spec::{Due, InstanceSpec};
 use baton_model::state::UniversalState;
 use baton_model::time::{Mono, Now};
@@ -187,8 +188,14 @@ impl Leader for Cx<'_> {
         self.step.emit(Effect::Reply(request, reply));
     }
 
-    fn close(&mut self, lease: LeaseId, end: AttemptEnd, report: Option<&Report>) {
-        attempts::close(self, lease, end, report);
+    fn close(
+        &mut self,
+        lease: LeaseId,
+        end: AttemptEnd,
+        report: Option<&Report>,
+        progress: Option<Progress>,
+    ) {
+        attempts::close(self, lease, end, report, progress);
     }
 
     fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: Arc<InstanceSpec>) {

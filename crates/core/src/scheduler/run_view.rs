@@ -1,9 +1,11 @@
 //! Views of runs for display.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use baton_model::ids::{InstanceId, RunId};
+use baton_model::ids::{InstanceId, LeaseId, RunId};
+use baton_model::progress::Progress;
 use baton_model::time::{Millis, Now};
 
 use super::Scheduler;
@@ -39,6 +41,8 @@ pub struct TaskView {
     pub wait: Option<Wait>,
     /// Mean duration of its instances.
     pub mean: Option<Millis>,
+    /// How far a running item has come: the one that was the last to say.
+    pub progress: Option<(InstanceId, Progress)>,
 }
 
 impl Scheduler {
@@ -48,6 +52,11 @@ impl Scheduler {
         let run = self.ledger.runs().run(id)?;
         let progress = &run.progress;
         let count = u32::try_from(run.dag.plan.tasks.len()).unwrap_or(u32::MAX);
+        let mut spoken = if limit > 0 {
+            self.newest_progress(id)
+        } else {
+            BTreeMap::new()
+        };
         let tasks = (from..count).take(limit).map(|task| TaskView {
             task,
             tally: progress.tally(task),
@@ -55,6 +64,7 @@ impl Scheduler {
             mapped: progress.is_mapped(task),
             wait: self.explain_task(run, task, now),
             mean: self.ledger.runs().mean_duration(id, task),
+            progress: spoken.remove(&task),
         });
         let problems = progress.problems();
         Some(RunView {
@@ -67,6 +77,32 @@ impl Scheduler {
                 .collect(),
             tasks: tasks.collect(),
         })
+    }
+
+    /// How far a running attempt has come, as it has last said.
+    #[must_use]
+    pub fn progress(&self, lease: LeaseId) -> Option<&Progress> {
+        let open = self.ledger.open_lease(lease)?;
+        let seat = self.seats().get(&open.holder.worker)?;
+        seat.progress.get(&lease)
+    }
+
+    /// For each task of a run, the item that was the last to say how far it has come.
+    fn newest_progress(&self, run: RunId) -> BTreeMap<u32, (InstanceId, Progress)> {
+        let mut newest: BTreeMap<u32, (InstanceId, Progress)> = BTreeMap::new();
+        let told = self.seats().values().flat_map(|seat| &seat.progress);
+        for (lease, progress) in told {
+            let id = lease.attempt.instance;
+            let part = self.ledger.instance(id).and_then(|it| it.spec.part);
+            let Some(part) = part.filter(|part| part.run == run) else {
+                continue;
+            };
+            let last = newest.get(&part.task);
+            if last.is_none_or(|(_, last)| last.at <= progress.at) {
+                newest.insert(part.task, (id, progress.clone()));
+            }
+        }
+        newest
     }
 
     /// Instances of a run in flight, by task and item, after the position `after`.

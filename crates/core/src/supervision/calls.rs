@@ -168,6 +168,7 @@ impl Ending {
                 stats,
                 outputs: None,
                 stderr_tail: None,
+                progress: None,
             },
             has_bad_outputs: false,
         }

@@ -18,6 +18,7 @@ mod limits;
 mod notifications;
 mod once;
 mod processes;
+mod progress;
 mod ranges;
 mod runs;
 mod secrets;
@@ -51,6 +52,7 @@ pub use alarms::Alarm;
 pub use limits::{Limit, LimitOrigin, LimitRemoval};
 pub use notifications::{ChannelTest, Notification, NotificationChannel, NotificationFilter};
 pub use processes::{AttemptProcesses, Process, UsageSample};
+pub use progress::Progress;
 pub use ranges::{RangePart, RangeSummary};
 pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
@@ -230,6 +232,9 @@ pub struct Instance {
     /// and 4 KiB, with control characters escaped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_tail: Option<String>,
+    /// How far its attempt has come, as the attempt itself has last said; of an ended one, when it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
     /// Due time, if a schedule launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nominal_at: Option<u64>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Links, Submitter, once};
+use super::{Links, Progress, Submitter, once};
 use crate::state::UniversalState;
 use crate::workflow::{Condition, HaltMode};
 
@@ -170,6 +170,9 @@ pub struct RunTask {
     /// Mean duration of its DONE instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_seconds: Option<f64>,
+    /// How far one of its running instances has come: the one that was the last to report progress.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
 }
 
 /// Dependency of a task on an upstream task.

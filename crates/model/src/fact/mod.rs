@@ -20,6 +20,7 @@ use crate::library::{Cause, Created, Definition, Execution, IdempotencyKey, RunO
 use crate::outcome::{AttemptEnd, AttemptStats, KillMode, MemberLoss};
 use crate::placement::Suspicion;
 use crate::principal::NameOwner;
+use crate::progress::Progress;
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
@@ -175,6 +176,9 @@ pub enum Fact {
         /// The last lines of its standard error, if it has failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stderr_tail: Option<Arc<str>>,
+        /// How far it came, in its own words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        progress: Option<Box<Progress>>,
     },
     /// A client requested to stop an instance that has a lease, or it is stopped for a reason.
     StopRequested {

@@ -137,6 +137,13 @@ impl Display for ToScheduler {
                 write!(f, "heldDevices {association}")?;
                 write_list(f, held.iter().map(|(lease, _)| lease))
             }
+            Self::Progress {
+                association,
+                attempts,
+            } => {
+                write!(f, "progress {association}")?;
+                write_list(f, attempts.iter().map(|(lease, _)| lease))
+            }
         }
     }
 }

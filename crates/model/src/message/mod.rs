@@ -25,6 +25,7 @@ use crate::ids::{
 use crate::limits::{STATUS_OUTPUTS_BYTES_MAX, STATUSES_PER_MESSAGE_MAX};
 use crate::outcome::{Outcome, Report};
 use crate::placement::{MeasuredUse, Offer};
+use crate::progress::Progress;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::WorkerState;
 use crate::time::{Millis, Stamp};
@@ -315,6 +316,13 @@ pub enum ToScheduler {
     GetSecrets {
         association: Association,
         lease: LeaseId,
+    },
+    /// How far running attempts have come, in their own words: what has changed, with a heartbeat. Only people
+    /// read it; no decision depends on it.
+    Progress {
+        association: Association,
+        /// At most [`crate::limits::PROGRESS_PER_HEARTBEAT_MAX`].
+        attempts: Vec<(LeaseId, Progress)>,
     },
 }
 

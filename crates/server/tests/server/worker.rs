@@ -301,6 +301,7 @@ impl Body {
             stats: Some(stats),
             outputs,
             stderr_tail: None,
+            progress: None,
         };
         self.input(Input::Ended(lease, report));
     }

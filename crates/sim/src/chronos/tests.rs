@@ -169,6 +169,7 @@ fn done(id: u64) -> Fact {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

@@ -53,6 +53,7 @@ pub(crate) fn done(epoch: Epoch, id: u64) -> [Fact; 2] {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     };
     [Fact::AttemptConfirmed { lease }, ended]
 }

@@ -265,6 +265,7 @@ impl ChangeSet {
                 verdict,
                 outputs,
                 stderr_tail,
+                progress,
                 ..
             } => {
                 let id = lease.attempt.instance;
@@ -280,6 +281,7 @@ impl ChangeSet {
                     end: *end,
                     stats: *stats,
                     stderr_tail: stderr_tail.clone(),
+                    progress: progress.clone(),
                 });
                 self.apply_to_one(at, fact, id)?;
                 if let Some(touched) = self.touched.get_mut(&id) {

@@ -10,6 +10,7 @@ use baton_model::ids::{
     Lineage, WorkerName,
 };
 use baton_model::outcome::{AttemptEnd, AttemptStats, KillMode};
+use baton_model::progress::Progress;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -302,22 +303,24 @@ struct End(
     /// Written where there is one.
     #[serde(default)]
     Option<Arc<str>>,
+    #[serde(default)] Option<Box<Progress>>,
 );
 
 /// Encodes the end of the last attempt. `runs` groups by its fourth element.
 pub(super) fn end_body(last: &LastEnd) -> Result<String, Error> {
     let LeaseId { attempt, epoch } = last.lease;
     let (number, worker, end, stats) = (attempt.number, &last.worker, last.end, last.stats);
-    match &last.stderr_tail {
-        None => to_json(&(number, epoch, worker, end, stats)),
-        Some(tail) => to_json(&(number, epoch, worker, end, stats, tail)),
+    match (&last.stderr_tail, &last.progress) {
+        (None, None) => to_json(&(number, epoch, worker, end, stats)),
+        (Some(tail), None) => to_json(&(number, epoch, worker, end, stats, tail)),
+        (tail, Some(progress)) => to_json(&(number, epoch, worker, end, stats, tail, progress)),
     }
 }
 
 fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, Error> {
     let end = json::<End>(row, 20)?;
-    Ok(
-        end.map(|End(number, epoch, worker, end, stats, tail)| LastEnd {
+    Ok(end.map(
+        |End(number, epoch, worker, end, stats, tail, progress)| LastEnd {
             lease: LeaseId {
                 attempt: AttemptId { instance, number },
                 epoch,
@@ -326,8 +329,9 @@ fn last_end(row: &Row<'_>, instance: InstanceId) -> Result<Option<LastEnd>, Erro
             end,
             stats,
             stderr_tail: tail,
-        }),
-    )
+            progress,
+        },
+    ))
 }
 
 /// Encodes a value as JSON.

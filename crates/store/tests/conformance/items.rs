@@ -153,6 +153,7 @@ pub(crate) fn items_that_come_and_go_in_one_batch_end(open: Open<'_>) {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     });
     facts.push(halted(first.0, first.0 + 2));
     running.commit(facts);

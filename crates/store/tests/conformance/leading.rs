@@ -163,6 +163,7 @@ pub(crate) fn ended(leader: &Leader, lease: LeaseId, end: AttemptEnd) -> Fact {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

@@ -15,6 +15,7 @@ use baton_model::outcome::{
 };
 use baton_model::placement::{Constraint, Rule};
 use baton_model::principal::{NameOwner, Principal};
+use baton_model::progress::Progress;
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -83,6 +84,7 @@ impl Model {
             end,
             stats,
             stderr_tail,
+            progress,
             ..
         } = fact
             && let Some(open) = self.ledger.open_lease(*lease)
@@ -93,6 +95,7 @@ impl Model {
                 end: *end,
                 stats: *stats,
                 stderr_tail: stderr_tail.clone(),
+                progress: progress.clone(),
             };
             self.last.insert(first, last);
         }
@@ -360,11 +363,17 @@ impl Model {
             next_attempt: again.map(Box::new),
             outputs: (verdict == Verdict::Done).then(|| outputs(rng)),
             stderr_tail: (verdict == Verdict::GaveUp).then(|| "boom".into()),
+            progress: rng.chance(30).then(|| progress(rng)),
         }
     }
 }
 
 /// Outputs of a task: sometimes not the ones that another task needs.
+fn progress(rng: &mut Rng) -> Box<Progress> {
+    let line = rng.pick(vec!["7/9 rows", "50%", "words only"]);
+    Box::new(Progress::parse(line, Wall(rng.below(1 << 40))).expect("a line"))
+}
+
 fn outputs(rng: &mut Rng) -> Arc<str> {
     let files = vec![7; rng.below(4) as usize];
     match rng.below(4) {

@@ -279,6 +279,7 @@ pub(crate) fn one_of_a_range_leaves_it_with_its_first_fact(open: Open<'_>) {
         end: lost,
         stats: None,
         stderr_tail: None,
+        progress: None,
     };
     assert_eq!(record.expect("is there").last, Some(last));
     let neighbour = store.instance(InstanceId(16)).expect("readable");

@@ -126,6 +126,7 @@ impl Running {
             next_attempt: None,
             outputs: outputs.map(Arc::from),
             stderr_tail: None,
+            progress: None,
         }]);
     }
 

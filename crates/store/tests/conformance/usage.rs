@@ -46,6 +46,7 @@ fn ended(lease: LeaseId, code: i32, verdict: Verdict, again: Option<NextAttempt>
         next_attempt: again.map(Box::new),
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

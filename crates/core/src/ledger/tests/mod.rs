@@ -109,6 +109,7 @@ fn ended(lease: LeaseId, end: AttemptEnd, verdict: Verdict) -> Fact {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

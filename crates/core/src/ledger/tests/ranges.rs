@@ -131,6 +131,7 @@ fn the_settings_of_the_next_attempt_are_kept_until_it_starts() {
         })),
         outputs: None,
         stderr_tail: None,
+        progress: None,
     };
     ledger.apply(&fact).expect("fits");
     let rests = ledger.instance(I1).expect("is there");

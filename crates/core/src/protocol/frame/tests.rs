@@ -8,6 +8,7 @@ use baton_model::ids::{
     Lineage, SessionId, StoreId, WorkerName,
 };
 use baton_model::message::{Greeting, HostSize, Status, Tenure};
+use baton_model::progress::Progress;
 use baton_model::spec::Work;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Wall};
@@ -275,12 +276,17 @@ fn faults_are_further_kinds_and_the_others_are_as_before() {
         check,
         reason: "full".into(),
     };
+    let progress = ToScheduler::Progress {
+        association: ASSOCIATION,
+        attempts: vec![(lease, Progress::parse("3/4 rows", Wall(5)).expect("a line"))],
+    };
     // The kind of the frame, and that of the message: frozen.
     for (message, kind) in [
         (status(Status::WasNotRunning), 1),
         (status(Status::HostFault("full".into())), 1),
         (report, 5),
         (fault, 8),
+        (progress, 12),
     ] {
         let mut bytes = Vec::new();
         encode_to_scheduler(&message, &mut bytes).expect("short enough");
@@ -306,4 +312,25 @@ fn secrets_come_out_as_they_went_in_and_a_worker_that_asks_for_none_gets_none() 
         assert_eq!(read, Some((FromScheduler::Secrets(delivery), bytes.len())));
         assert!(decode_to_worker(&bytes).is_err());
     }
+}
+
+#[test]
+fn progress_is_encoded_as_it_was() {
+    let lease = launch(1, &Arc::default()).lease;
+    let attempts = ["3/4 rows", "words"].map(|line| {
+        let progress = Progress::parse(line, Wall(5)).expect("a line");
+        (lease, progress)
+    });
+    let message = ToScheduler::Progress {
+        association: ASSOCIATION,
+        attempts: attempts.to_vec(),
+    };
+    let mut bytes = Vec::new();
+    encode_to_scheduler(&message, &mut bytes).expect("short enough");
+    // Version 12: frozen.
+    let before = "37000000010cffffffffffffffffff01ffffffff3fffffffffffffffffff0102090201010301030104\
+                  04726f777305010103000005776f72647305";
+    assert_eq!(hex(&bytes), before);
+    let read = decode_to_scheduler(&bytes).expect("well formed");
+    assert_eq!(read, Some((message, bytes.len())));
 }

@@ -7,6 +7,7 @@ use baton_model::ids::{Epoch, LeaseId, RequestId, WorkerName};
 use baton_model::message::{LogAnswer, ProcessAnswer, ToWorker, WorkerAddress};
 use baton_model::outcome::{AttemptEnd, Report};
 use baton_model::placement::Offer;
+use baton_model::progress::Progress;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Mono, Now};
 
@@ -62,7 +63,13 @@ pub(crate) trait Leader {
 
     /// Closes an open lease with the end of its attempt, and decides what follows. An observed end
     /// comes with its report.
-    fn close(&mut self, lease: LeaseId, end: AttemptEnd, report: Option<&Report>);
+    fn close(
+        &mut self,
+        lease: LeaseId,
+        end: AttemptEnd,
+        report: Option<&Report>,
+        progress: Option<Progress>,
+    );
 
     /// Without a store: records an attempt that a worker holds already.
     fn adopt(&mut self, lease: LeaseId, holder: Holder, spec: Arc<InstanceSpec>);

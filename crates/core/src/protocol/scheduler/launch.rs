@@ -8,6 +8,7 @@ use baton_model::ids::{Association, InstanceId, LeaseId, WorkerName};
 use baton_model::limits::LAUNCHES_PER_MESSAGE_MAX;
 use baton_model::message::{Launch, LaunchVerdict, ToWorker};
 use baton_model::outcome::{AttemptEnd, Synthetic};
+use baton_model::progress::Progress;
 use baton_model::spec::NODE_LIST_VARIABLE;
 use baton_model::state::UniversalState;
 
@@ -133,6 +134,26 @@ impl Protocol {
                 && let Some(seat) = self.seats.get_mut(&name)
             {
                 seat.devices.insert(lease, devices);
+            }
+        }
+    }
+
+    /// Notes how far attempts have come.
+    pub(super) fn progress(
+        &mut self,
+        cx: &mut Cx<'_>,
+        association: Association,
+        attempts: Vec<(LeaseId, Progress)>,
+    ) {
+        let Some(name) = self.hear(cx, association) else {
+            return;
+        };
+        for (lease, progress) in attempts {
+            if progress.is_valid()
+                && self.answers_for(cx, &name, lease)
+                && let Some(seat) = self.seats.get_mut(&name)
+            {
+                seat.progress.insert(lease, progress);
             }
         }
     }

@@ -147,6 +147,12 @@ impl Protocol {
             ToScheduler::HeldDevices { association, held } => {
                 self.held_devices(cx, association, held);
             }
+            ToScheduler::Progress {
+                association,
+                attempts,
+            } => {
+                self.progress(cx, association, attempts);
+            }
             ToScheduler::GetSecrets { association, lease } => {
                 self.secrets_wanted(cx, association, lease);
             }

@@ -10,6 +10,7 @@ use baton_model::limits::CHECKS_OPEN_MAX;
 use baton_model::message::HostSize;
 use baton_model::outcome::KillMode;
 use baton_model::placement::{HOST_LABEL, MeasuredUse, Offer};
+use baton_model::progress::Progress;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
 use baton_model::timeouts::Timeouts;
@@ -134,6 +135,9 @@ pub struct Seat {
     pub(crate) reported_state: WorkerState,
     /// The devices that its attempts hold, as far as it has reported them. Only for people.
     pub devices: BTreeMap<LeaseId, Vec<DeviceShare>>,
+    /// How far its attempts have come, as they have last said. Only for people, and in memory only: a new leader
+    /// learns it with the next heartbeats.
+    pub progress: BTreeMap<LeaseId, Progress>,
     /// How many leases it may be running.
     pub(crate) load: u32,
     /// How many of these are attempts of others, of whose gangs it is a member.
@@ -197,6 +201,7 @@ impl Seat {
             held_back: false,
             reported_state: WorkerState::New,
             devices: BTreeMap::new(),
+            progress: BTreeMap::new(),
             load: 0,
             held: 0,
             offer,
@@ -296,6 +301,7 @@ impl Seat {
         self.unsure = Unsure::default();
         self.checks_open.clear();
         self.devices.clear();
+        // Progress is kept: what an attempt has said remains true, and is what a lost one has said last.
         self.reported_state = WorkerState::New;
         self.listed = false;
         self.must_list = false;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use baton_model::ids::{Association, LeaseId, WorkerName};
+use baton_model::ids::{Association, LeaseId, Lineage, WorkerName};
 use baton_model::message::{Status, ToWorker};
 use baton_model::outcome::{AttemptEnd, Outcome, Report, Synthetic};
+use baton_model::progress::Progress;
 
 use super::context::Cx;
 use super::reconcile::not_running;
@@ -139,7 +140,8 @@ impl Protocol {
             let judgement = self.judge_end(cx, &name, lease, end);
             (name, judgement)
         });
-        cx.leader.close(lease, end, report);
+        let progress = self.last_progress(granted_to.lineage, lease, report);
+        cx.leader.close(lease, end, report, progress);
         self.holdings.close(granted_to, lease);
         if let Some((name, judgement)) = judged {
             if let Some(judgement) = judgement {
@@ -150,8 +152,23 @@ impl Protocol {
         self.free_held(cx, &others, lease);
     }
 
+    /// How far an attempt has come that has ended: by its report, or as it has last said itself.
+    fn last_progress(
+        &self,
+        lineage: Lineage,
+        lease: LeaseId,
+        report: Option<&Report>,
+    ) -> Option<Progress> {
+        let reported = report.and_then(|report| report.progress.clone());
+        let reported = reported.filter(Progress::is_valid);
+        reported.or_else(|| {
+            let seat = self.seats.get(&self.seat_of(lineage)?)?;
+            seat.progress.get(&lease).cloned()
+        })
+    }
+
     /// The seat of an incarnation of a state directory.
-    fn seat_of(&self, lineage: baton_model::ids::Lineage) -> Option<WorkerName> {
+    fn seat_of(&self, lineage: Lineage) -> Option<WorkerName> {
         let range = super::holdings::incarnations_of(lineage);
         let (_, name) = self.seated.range(range).next()?;
         Some(name.clone())
@@ -165,6 +182,7 @@ impl Protocol {
             seat.settle(lease);
             seat.kills.remove(&lease);
             seat.devices.remove(&lease);
+            seat.progress.remove(&lease);
         }
         self.recount(cx, name);
     }

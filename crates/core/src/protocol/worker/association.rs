@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use baton_model::ids::{Association, Epoch, Incarnation, NotifySeq};
-use baton_model::limits::PROTOCOL_VERSION;
+use baton_model::limits::{PROGRESS_PER_HEARTBEAT_MAX, PROTOCOL_VERSION};
 use baton_model::message::{Greeting, Heartbeat, HeartbeatReply, Refusal, ToScheduler};
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp};
@@ -52,6 +52,26 @@ impl Worker {
             greeting: self.greeting(),
             measured: self.measured,
         })));
+        self.send_progress(out);
+    }
+
+    /// Tells what attempts have said of their progress since the last heartbeat.
+    fn send_progress(&mut self, out: &mut Vec<Effect>) {
+        let Some(association) = self.association else {
+            return;
+        };
+        let last = self.told_progress_of;
+        let attempts = self
+            .attempts
+            .take_progress(last, PROGRESS_PER_HEARTBEAT_MAX);
+        if let Some((lease, _)) = attempts.last() {
+            self.told_progress_of = Some(*lease);
+            let message = ToScheduler::Progress {
+                association,
+                attempts,
+            };
+            out.push(Effect::Send(message));
+        }
     }
 
     /// What it says of itself while it has no association.
@@ -183,6 +203,8 @@ impl Worker {
     /// we hold, and what we owe, stays.
     fn associate(&mut self, now: Mono, association: Association) {
         self.association = Some(association);
+        // This session knows of none.
+        self.attempts.untell_progress();
         self.epoch_seen = association.epoch;
         if !seeded!(self.bugs, SequenceNotReset) {
             self.seq = NotifySeq(0);

@@ -102,6 +102,7 @@ impl Worker {
             spec: launch.spec.clone(),
             phase: Phase::Launching,
             devices: Vec::new(),
+            progress: None,
             stamp,
         };
         self.attempts.insert(launch.lease, entry);

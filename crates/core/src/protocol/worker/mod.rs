@@ -52,6 +52,7 @@ use baton_model::fact::Holder;
 use baton_model::ids::{Association, Epoch, ExecutorId, LeaseId, NotifySeq, RequestId};
 use baton_model::message::{HostSize, LogAnswer, ProcessAnswer, ToScheduler, ToWorker};
 use baton_model::placement::{MeasuredUse, Offer};
+use baton_model::progress::Progress;
 use baton_model::state::WorkerState;
 use baton_model::time::{Millis, Mono, Stamp, Wall};
 use baton_model::timeouts::{Timeouts, WorkerTimeouts};
@@ -115,6 +116,8 @@ pub struct Worker {
     /// When it stops taking work by itself.
     closes_at: Option<Mono>,
     departure: Option<Departure>,
+    /// The last attempt whose progress was sent.
+    told_progress_of: Option<LeaseId>,
     counts: Counts,
 }
 
@@ -135,6 +138,7 @@ impl Worker {
                 spec: record.spec,
                 phase,
                 devices: record.devices,
+                progress: None,
                 stamp: Stamp(now),
             };
             attempts.insert(record.lease, entry);
@@ -172,6 +176,7 @@ impl Worker {
             dialled: None,
             closes_at: None,
             departure: None,
+            told_progress_of: None,
             counts: Counts::default(),
         }
     }
@@ -253,6 +258,12 @@ impl Worker {
         self.measured = measured;
     }
 
+    /// How far an attempt has come, in its own words. Heartbeats report it from now on; the next one is not sent
+    /// earlier for it.
+    pub fn note_progress(&mut self, lease: LeaseId, progress: Progress) {
+        self.attempts.set_progress(lease, progress);
+    }
+
     /// The reading of its wall clock that the next greeting reports.
     pub const fn note_wall(&mut self, wall: Wall) {
         self.wall = Some(wall);
@@ -261,6 +272,8 @@ impl Worker {
     /// The address by which it has reached a scheduler, which the next greeting reports.
     pub fn note_dialled(&mut self, address: Arc<str>) {
         self.dialled = Some(address);
+        // What was sent on an earlier connection may be lost.
+        self.attempts.untell_progress();
     }
 
     /// Its own view of its health.

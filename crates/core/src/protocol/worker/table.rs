@@ -1,12 +1,14 @@
 //! The attempts a worker holds, and how many of them live. Every question that a
 //! busy worker asks of it costs the same with ten and with ten thousand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use baton_model::device::DeviceShare;
 use baton_model::ids::{AttemptId, AttemptNo, Epoch, InstanceId, LeaseId};
 use baton_model::outcome::Report;
+use baton_model::progress::Progress;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::Stamp;
 
@@ -34,6 +36,8 @@ pub(super) struct Entry {
     pub(super) phase: Phase,
     /// The devices that it holds.
     pub(super) devices: Vec<DeviceShare>,
+    /// How far it has come, as far as it has said.
+    pub(super) progress: Option<Progress>,
     /// The stamp that its `runTask` echoed: how long a copy of it stays fresh.
     pub(super) stamp: Stamp,
 }
@@ -43,6 +47,8 @@ pub(super) struct Entry {
 pub(super) struct Table {
     entries: BTreeMap<LeaseId, Entry>,
     alive: usize,
+    /// Attempts whose progress the scheduler has not been told.
+    unsent: BTreeSet<LeaseId>,
 }
 
 impl Table {
@@ -58,6 +64,7 @@ impl Table {
     }
 
     pub(super) fn remove(&mut self, lease: LeaseId) -> Option<Entry> {
+        self.unsent.remove(&lease);
         let entry = self.entries.remove(&lease)?;
         self.alive -= usize::from(entry.phase.is_alive());
         self.assert_counted();
@@ -79,6 +86,47 @@ impl Table {
         if let Some(entry) = self.entries.get_mut(&lease) {
             entry.devices = devices;
         }
+    }
+
+    /// Notes how far an attempt has come; nothing happens if it does not live, or has said so before.
+    pub(super) fn set_progress(&mut self, lease: LeaseId, progress: Progress) {
+        if let Some(entry) = self.entries.get_mut(&lease)
+            && entry.phase.is_alive()
+            && !entry
+                .progress
+                .as_ref()
+                .is_some_and(|it| it.says_the_same(&progress))
+        {
+            entry.progress = Some(progress);
+            self.unsent.insert(lease);
+        }
+    }
+
+    /// The scheduler knows the progress of no attempt.
+    pub(super) fn untell_progress(&mut self) {
+        let told = self.entries.iter().filter(|(_, it)| it.progress.is_some());
+        self.unsent = told.map(|(lease, _)| *lease).collect();
+    }
+
+    /// Takes progress that the scheduler has not been told, of at most so many attempts that live: first those
+    /// that are after this one.
+    pub(super) fn take_progress(
+        &mut self,
+        after: Option<LeaseId>,
+        attempts_max: usize,
+    ) -> Vec<(LeaseId, Progress)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.unsent.range((from, Bound::Unbounded));
+        let again = after.map(|after| self.unsent.range(..=after));
+        let order = next.chain(again.into_iter().flatten());
+        let taken: Vec<LeaseId> = order.take(attempts_max).copied().collect();
+        let taken = taken.into_iter().filter_map(|lease| {
+            self.unsent.remove(&lease);
+            let entry = self.entries.get(&lease)?;
+            let progress = entry.progress.clone().filter(|_| entry.phase.is_alive())?;
+            Some((lease, progress))
+        });
+        taken.collect()
     }
 
     /// A count below zero would be a very large one.
@@ -135,6 +183,7 @@ mod tests {
             spec: Arc::default(),
             phase,
             devices: Vec::new(),
+            progress: None,
             stamp: Stamp::default(),
         }
     }

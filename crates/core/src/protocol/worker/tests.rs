@@ -1,5 +1,6 @@
 //! Single rules of the worker's half that a whole conversation would hide.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use baton_model::device::DeviceShare;
@@ -8,12 +9,14 @@ use baton_model::ids::{
     Association, AttemptId, AttemptNo, BootId, Epoch, HostId, Incarnation, IncarnationNo,
     InstanceId, LeaseId, Lineage, NotifySeq, SessionId, StoreId, WorkerName,
 };
+use baton_model::limits::PROGRESS_PER_HEARTBEAT_MAX;
 use baton_model::message::{
     HeartbeatReply, Launch, LaunchRefusal, LaunchVerdict, Refusal, Status, ToScheduler, ToWorker,
 };
 use baton_model::outcome::{Outcome, Report};
+use baton_model::progress::Progress;
 use baton_model::state::WorkerState;
-use baton_model::time::{Millis, Mono, Stamp};
+use baton_model::time::{Millis, Mono, Stamp, Wall};
 use baton_model::timeouts::Timeouts;
 use baton_model::worker_set::{KnownSet, SetVersion, WorkerSetHash, WorkerSetId};
 
@@ -453,4 +456,89 @@ fn an_end_with_outputs_is_told_by_its_status_and_not_by_the_list() {
         told = statuses(&worker.handle(now, Input::Tick));
     }
     assert_eq!(told, [(lease(1), Status::Ended(report))]);
+}
+
+/// The leases of the progress that is sent, with its text.
+fn progress(effects: &[Effect]) -> Vec<(LeaseId, String)> {
+    let messages = effects.iter().filter_map(|effect| match effect {
+        Effect::Send(ToScheduler::Progress { attempts, .. }) => Some(attempts),
+        _ => None,
+    });
+    let told = messages.flatten().map(|(lease, it)| (*lease, it.text()));
+    told.collect()
+}
+
+fn running(instances: u64) -> Vec<Record> {
+    let records = (1..=instances).map(|instance| Record {
+        lease: lease(instance),
+        spec: Arc::default(),
+        ended: None,
+        devices: Vec::new(),
+    });
+    records.collect()
+}
+
+fn note(worker: &mut Worker, instance: u64, line: &str) {
+    let line = Progress::parse(line, Wall(1)).expect("a line");
+    worker.note_progress(lease(instance), line);
+}
+
+#[test]
+fn progress_is_told_with_heartbeats_and_only_what_has_changed() {
+    let mut worker = worker(running(2), 0);
+    note(&mut worker, 1, "1/2 a");
+    let first = worker.handle(Mono(1), Input::Tick);
+    let stamp = heartbeat(&first).expect("a first heartbeat");
+    assert_eq!(progress(&first), [], "there is no association yet");
+    worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
+    let beat = |worker: &mut Worker, at: u64| {
+        let effects = worker.handle(Mono(at), Input::Tick);
+        heartbeat(&effects).expect("a heartbeat");
+        progress(&effects)
+    };
+    assert_eq!(beat(&mut worker, 6_000), [(lease(1), "1/2 a".to_owned())]);
+    for line in ["1/2 a", "2/2 b", "1/2 a"] {
+        note(&mut worker, 2, line);
+    }
+    note(&mut worker, 1, "1/2 a");
+    note(&mut worker, 9, "of no attempt");
+    assert_eq!(progress(&worker.handle(Mono(6_500), Input::Tick)), []);
+    assert_eq!(beat(&mut worker, 12_000), [(lease(2), "1/2 a".to_owned())]);
+    assert_eq!(beat(&mut worker, 18_000), []);
+    note(&mut worker, 2, "2/2 b");
+    worker.handle(
+        Mono(18_001),
+        Input::Ended(lease(2), Outcome::Exited(0).into()),
+    );
+    assert_eq!(
+        beat(&mut worker, 24_000),
+        [],
+        "its end tells the last of it"
+    );
+    worker.note_dialled("elsewhere:1".into());
+    let again = beat(&mut worker, 30_000);
+    assert_eq!(
+        again,
+        [(lease(1), "1/2 a".to_owned())],
+        "it may have been lost"
+    );
+}
+
+#[test]
+fn progress_of_many_attempts_is_spread_over_heartbeats() {
+    let count = PROGRESS_PER_HEARTBEAT_MAX as u64 + 3;
+    let mut worker = worker(running(count), 0);
+    let stamp = heartbeat(&worker.handle(Mono(1), Input::Tick)).expect("a first heartbeat");
+    worker.handle(Mono(2), reply(1, stamp, WorkerState::New));
+    let mut told = Vec::new();
+    for at in [6_000, 12_000] {
+        for instance in 1..=count {
+            note(&mut worker, instance, &format!("{at}"));
+        }
+        let sent = progress(&worker.handle(Mono(at), Input::Tick));
+        assert_eq!(sent.len(), PROGRESS_PER_HEARTBEAT_MAX);
+        told.extend(sent.into_iter().map(|(lease, _)| lease));
+    }
+    let all: BTreeSet<LeaseId> = told.into_iter().collect();
+    assert_eq!(all.len() as u64, count, "each has its turn");
 }

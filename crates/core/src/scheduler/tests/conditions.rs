@@ -256,6 +256,7 @@ fn without_a_store_failures_that_were_reported_before_their_array_came_again_cou
             stats: None,
             outputs: None,
             stderr_tail: None,
+            progress: None,
         }),
     };
     next.give(Input::Message(ToScheduler::RunningTasks {

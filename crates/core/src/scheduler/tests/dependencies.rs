@@ -18,6 +18,7 @@ fn report(outcome: Outcome) -> Report {
         stats: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

@@ -688,6 +688,7 @@ mod kills;
 mod library;
 mod limits;
 mod placing;
+mod progress;
 mod runs;
 mod suspicion;
 mod tenure;

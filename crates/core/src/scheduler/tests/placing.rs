@@ -78,6 +78,7 @@ impl Leader {
             stats: Some(stats),
             outputs: None,
             stderr_tail: None,
+            progress: None,
         };
         let statuses = ids
             .iter()

@@ -197,6 +197,7 @@ fn ends(id: u64, verdict: Verdict) -> Fact {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

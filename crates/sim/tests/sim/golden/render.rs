@@ -80,6 +80,15 @@ pub(crate) fn to_scheduler(message: &ToScheduler) -> String {
             let all = list(held, |(lease, _)| lease.to_string());
             format!("heldDevices {all} under {association}")
         }
+        ToScheduler::Progress {
+            association,
+            attempts,
+        } => {
+            let all = list(attempts, |(lease, progress)| {
+                format!("{lease} at {}", progress.text())
+            });
+            format!("progress {all} under {association}")
+        }
         ToScheduler::Logs {
             association,
             request,
