@@ -28,6 +28,7 @@ from ._client.library import Entry, Library, Tick
 from ._executor.executor import Executor
 from ._executor.futures import CallFuture
 from ._functions.functions import TaskFunction, task
+from ._functions.progress import report_progress
 from ._handles.arrays import Array
 from ._handles.instances import Handle, Instance
 from ._handles.run import Run
@@ -39,6 +40,7 @@ from ._records.views import (
     ErrorGroup,
     Fleet,
     FleetJob,
+    InstanceProgress,
     ItemCounts,
     Limit,
     MeasuredUse,
@@ -92,6 +94,7 @@ __all__ = [
     "Handle",
     "Instance",
     "InstanceFailed",
+    "InstanceProgress",
     "ItemCounts",
     "Library",
     "Limit",
@@ -123,6 +126,7 @@ __all__ = [
     "Workflow",
     "WorkflowError",
     "as_completed",
+    "report_progress",
     "task",
     "up",
     "wait",

@@ -21,10 +21,10 @@ from .conftest import PYTHON
 NAMES = """
 Alarm Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError CallFuture Client
 ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Fleet FleetJob Handle
-Instance InstanceFailed ItemCounts Library Limit MeasuredUse Output Percentiles Problem Process
-RemoteTraceback Run RunConflict RunEdge RunFailed RunItem RunProblem RunTask Secret Server Submitter
-Task TaskFunction TaskUsage Template Tick WaitGroup WaitTimeout Waited Worker Workflow WorkflowError
-as_completed task up wait
+Instance InstanceFailed InstanceProgress ItemCounts Library Limit MeasuredUse Output Percentiles
+Problem Process RemoteTraceback Run RunConflict RunEdge RunFailed RunItem RunProblem RunTask Secret
+Server Submitter Task TaskFunction TaskUsage Template Tick WaitGroup WaitTimeout Waited Worker
+Workflow WorkflowError as_completed report_progress task up wait
 """.split()
 
 #: `baton.call` is started by workers, and not imported; so is `baton.__main__`, by `-m baton`.

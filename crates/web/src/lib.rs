@@ -14,6 +14,7 @@
 //! | [`attempts`], [`chart`] | other timelines and charts as SVG |
 //! | [`ansi`] | output of tasks, with its colours, as HTML |
 //! | [`json`] | any representation as HTML |
+//! | [`progress`] | progress that tasks report of themselves |
 //! | `diff` | changes from one definition to the next |
 //! | [`time`], [`text`] | times, durations, sizes; text from other sources, made harmless and cut |
 //! | [`assets`] | style sheet, scripts and icons, part of the binary |
@@ -37,5 +38,6 @@ pub mod headers;
 pub mod json;
 pub mod markup;
 pub mod pages;
+pub mod progress;
 pub mod text;
 pub mod time;

@@ -26,7 +26,7 @@ from typing import (
 
 from .._functions.boxes import is_box
 from .._records import logs as _logs
-from .._records.views import ENDED, ItemCounts, Process, Submitter
+from .._records.views import ENDED, InstanceProgress, ItemCounts, Process, Submitter
 from .._transport.transport import may_pass
 from ..errors import BatonError, InstanceFailed, Problem, WaitTimeout
 from .progress import Progress, View
@@ -181,6 +181,14 @@ class Instance(Handle):
     def end_text(self) -> Optional[str]:
         """A description of how its last attempt has ended."""
         return self.info.get("endText")
+
+    @property
+    def progress(self) -> Optional[InstanceProgress]:
+        """How far its attempt had come, as the attempt itself has last reported; of one that has ended,
+        at its end. None if it has reported nothing. `refresh` fetches it again.
+        """
+        found = self.info.get("progress")
+        return None if found is None else InstanceProgress.read(found)
 
     @property
     def submitted_by(self) -> Optional[Submitter]:

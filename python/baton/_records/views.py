@@ -429,6 +429,31 @@ class RunEdge:
 
 
 @dataclass(frozen=True)
+class InstanceProgress:
+    """How far an attempt has come: the newest line that it has reported."""
+
+    #: Steps that are done, and all of them; 100 for a percentage. None if it is a message alone.
+    done: Optional[int]
+    total: Optional[int]
+    message: str
+    #: When it was reported: milliseconds since 1970, by its worker's clock.
+    at: int
+    #: Of a task of a run: the instance that was the last to report.
+    instance: Optional[str] = None
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> InstanceProgress:
+        """Reads the server's JSON."""
+        return cls(
+            done=data.get("done"),
+            total=data.get("total"),
+            message=data.get("message", ""),
+            at=data["at"],
+            instance=data.get("instance"),
+        )
+
+
+@dataclass(frozen=True)
 class RunTask:
     """One task of a run."""
 
@@ -442,10 +467,13 @@ class RunTask:
     #: The block reason of most of its waiting items.
     reason: Optional[str] = None
     mean_seconds: Optional[float] = None
+    #: What one of its running instances was the last to report.
+    progress: Optional[InstanceProgress] = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> RunTask:
         """Reads the server's JSON."""
+        told = data.get("progress")
         return cls(
             name=data["name"],
             index=data["index"],
@@ -458,6 +486,7 @@ class RunTask:
             when=data.get("when"),
             reason=data.get("reason"),
             mean_seconds=data.get("meanSeconds"),
+            progress=None if told is None else InstanceProgress.read(told),
         )
 
 

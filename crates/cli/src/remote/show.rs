@@ -280,6 +280,11 @@ fn facts(
     if let Some(reason) = &instance.reason {
         add("reason", clean(reason).into());
     }
+    if let Some(progress) = &instance.progress {
+        let at = span(between(Wall(progress.at), now));
+        let text = format!("{}, {at} ago", clean(&progress.text()));
+        add("progress", text.into());
+    }
     add("attempts", instance.attempts_text(timeline).into());
     if let Some(worker) = &instance.worker {
         add("worker", clean(worker).into());

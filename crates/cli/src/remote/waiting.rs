@@ -69,6 +69,11 @@ pub(crate) fn show_state(progress: &mut Progress, instance: &Instance, began: In
     {
         line.add(Style::Plain, format!(": {}", clean(reason)));
     }
+    if progress.terminal
+        && let Some(reported) = &instance.progress
+    {
+        line.add(Style::Faint, format!(" · {}", clean(&reported.text())));
+    }
     progress.update(line, &since(began));
 }
 

@@ -181,6 +181,7 @@ fn aligned(frame: &Frame<'_>, shown: &[usize], width: usize) -> Vec<Line> {
 /// it is not truncated.
 fn remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
     let mut remarks = task_state::task_remarks(run, task);
+    remarks.extend(task_state::progress(task));
     let waits = task_state::unbegun(&task.items) > 0 || task.unmapped;
     if let Some(reason) = task.reason.as_ref().filter(|_| waits) {
         let urgent = |(_, style): &(String, Style)| matches!(style, Style::Bad | Style::Busy);

@@ -282,6 +282,7 @@ pub(crate) mod tests {
             end: None,
             end_text: None,
             stderr_tail: None,
+            progress: None,
             nominal_at: None,
             slack_until: None,
             submitted_at: 1_000,

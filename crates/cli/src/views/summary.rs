@@ -179,6 +179,7 @@ fn tasks(summary: &Summary<'_>, width: usize) -> Vec<Line> {
             .pad(4 + names_width + 2)
             .add(Style::Plain, format!("{fraction:>numbers$}  "));
         let mut remarks = task_state::task_remarks(run, task);
+        remarks.extend(task_state::progress(task));
         if let Some(mean) = task.mean_seconds {
             let mean = span(Millis((mean * 1_000.0) as u64));
             remarks.push((format!("{mean} each"), Style::Faint));

@@ -7,7 +7,7 @@ pub(crate) use baton_web::graph::task_state::{
     TaskState, add, effective_counts, fraction, open, sentence, total, unbegun,
 };
 
-use crate::output::Style;
+use crate::output::{Style, clean};
 use crate::painter;
 use crate::text::{self, Line};
 
@@ -33,6 +33,14 @@ pub(super) fn remarks(run: &Run, items: &ItemCounts) -> Vec<(String, Style)> {
 /// The same for a task, whose items may be unknown yet.
 pub(super) fn task_remarks(run: &Run, task: &RunTask) -> Vec<(String, Style)> {
     styled(web::task_remarks(run, task))
+}
+
+/// How far one of its running items has come, in its own words.
+pub(super) fn progress(task: &RunTask) -> Option<(String, Style)> {
+    let told = task.progress.as_ref()?;
+    let id = told.instance.as_deref().filter(|_| task.items.running > 1);
+    let of = id.map(|id| format!("{}: ", clean(id))).unwrap_or_default();
+    Some((format!("{of}{}", clean(&told.text())), Style::Plain))
 }
 
 fn styled(remarks: Vec<(String, TaskState)>) -> Vec<(String, Style)> {

@@ -30,6 +30,7 @@ mod log_bucket;
 mod logging;
 mod partition;
 mod permissions;
+mod progress;
 mod promotions;
 mod proxies;
 mod quorum;

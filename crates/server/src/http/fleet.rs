@@ -6,12 +6,13 @@ use axum::response::Response;
 use baton_core::protocol::scheduler::seat::Seat;
 use baton_core::scheduler::{Command, Reply, Scheduler};
 use baton_model::api::{
-    AcceptReply, DeviceHolder, DrainRequest, Links, List, Worker, WorkerDevice,
+    AcceptReply, DeviceHolder, DrainRequest, Instance, Links, List, Progress, Worker, WorkerDevice,
 };
 use baton_model::device::{DeviceAmount, DeviceShare, WHOLE};
 use baton_model::ids::{LeaseId, WorkerName};
 use baton_model::message::BUILD_SIGN;
 use baton_model::state::WorkerState;
+use baton_store::view::Record;
 
 use super::app::App;
 use super::conditional::tagged_by;
@@ -151,6 +152,32 @@ impl App {
             seats.find_map(|seat| seat.devices.get(&lease).cloned())
         });
         Ok(devices.await?.unwrap_or_default())
+    }
+
+    /// Adds to instances how far their running attempts have come, as the attempts have last said.
+    pub(super) async fn add_progress(
+        &self,
+        instances: &mut [Instance],
+        records: &[Record],
+    ) -> Answer<()> {
+        let leases = records.iter().zip(0..);
+        let leases: Vec<(LeaseId, usize)> = leases
+            .filter_map(|(record, at)| Some((record.instance.lease.as_ref()?.id, at)))
+            .collect();
+        if leases.is_empty() {
+            return Ok(());
+        }
+        let told = self.query(move |leader| {
+            let told = leases.into_iter().filter_map(|(lease, at)| {
+                let progress = leader.progress(lease)?;
+                Some((at, Progress::from(progress)))
+            });
+            told.collect::<Vec<_>>()
+        });
+        for (at, progress) in told.await? {
+            instances[at].progress = Some(progress);
+        }
+        Ok(())
     }
 
     async fn worker(&self, name: &str) -> Answer<Worker> {

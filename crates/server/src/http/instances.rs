@@ -473,6 +473,11 @@ impl App {
         if let Some(lease) = record.instance.lease.as_ref().map(|lease| lease.id) {
             details.devices = self.devices_of(lease).await?;
         }
+        self.add_progress(
+            std::slice::from_mut(&mut instance),
+            std::slice::from_ref(record),
+        )
+        .await?;
         instance.details = Some(Box::new(details));
         instance.reason = self
             .reasons(std::slice::from_ref(record))

@@ -110,6 +110,7 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     let now = clock::now().wall;
     let items = page.items.iter();
     let mut items: Vec<Instance> = items.map(|record| views::instance(record, now)).collect();
+    app.add_progress(&mut items, &page.items).await?;
     if with_reasons && view == View::Bullpen {
         let explained = &page.items[..page.items.len().min(REASONS_MAX)];
         let reasons = app.reasons(explained).await?;

@@ -1,7 +1,7 @@
 //! Conversion of stored records to types of the API.
 
 use baton_files::ITEM_VARIABLE;
-use baton_model::api::{Instance, KillReply, Links, SubmitReply, Worker};
+use baton_model::api::{Instance, KillReply, Links, Progress, SubmitReply, Worker};
 use baton_model::ids::{AttemptNo, InstanceId, InstanceRange};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -90,6 +90,7 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
         end: ended.map(|ended| ended.end),
         end_text: ended.map(|ended| ended.end.to_string()),
         stderr_tail: ended.and_then(|ended| ended.stderr_tail.as_deref().map(str::to_owned)),
+        progress: ended.and_then(|ended| Some(Progress::from(&**ended.progress.as_ref()?))),
         nominal_at: due.map(|due| due.nominal.0),
         slack_until: due.map(|due| due.latest.0),
         submitted_at: record.submitted_at.0,

@@ -198,6 +198,7 @@ mod tests {
             when: None,
             reason: None,
             mean_seconds,
+            progress: None,
         }
     }
 

@@ -199,6 +199,7 @@ fn tasks() -> Vec<RunTask> {
         when: None,
         reason: None,
         mean_seconds: None,
+        progress: None,
     };
     vec![
         task("fetch", 0, of(3, 0, 0, 0), &[]),

@@ -13,6 +13,7 @@ use crate::chart;
 use crate::frame::{Action, Frame, Mood, Refresh};
 use crate::json;
 use crate::markup::Markup;
+use crate::progress::{self, ProgressRow};
 use crate::text::{bytes, duration, encoded, shell};
 use crate::time::{ExactStamp, Stamp};
 
@@ -29,6 +30,8 @@ pub struct InstancePage {
     pub state: &'static str,
     /// The states that it passes through, and whether it is there.
     pub steps: Vec<(&'static str, bool)>,
+    /// How far its attempt has come, in its own words.
+    pub progress: Vec<ProgressRow>,
     pub reason: Option<String>,
     pub alarms: Vec<AttentionRow>,
     /// Names and commands of its processes; the name of a single one is empty.
@@ -177,6 +180,7 @@ impl InstancePage {
             name: instance.name.clone(),
             state: state.word(),
             steps: steps(state),
+            progress: progress::of_instance(&instance),
             alarms: attention::about(alarms, &instance.id),
             reason: explanation.map(|it| it.text),
             commands: commands(&instance),

@@ -12,6 +12,7 @@ use crate::frame::{Action, Frame, Refresh};
 use crate::gantt::{self, Timeline};
 use crate::graph::{self, TaskState};
 use crate::markup::Markup;
+use crate::progress::{self, ProgressRow};
 use crate::text::{duration, encoded};
 use crate::time::Stamp;
 
@@ -24,6 +25,8 @@ pub struct RunPage {
     pub name: String,
     pub state: &'static str,
     pub halting: bool,
+    /// How far its tasks have come, in their own words.
+    pub progress: Vec<ProgressRow>,
     pub alarms: Vec<AttentionRow>,
     pub facts: Vec<(&'static str, String)>,
     pub times: Vec<(&'static str, Stamp)>,
@@ -99,8 +102,13 @@ impl RunPage {
             before,
         } = answers;
         frame.mood = super::instance::mood(run.state);
-        frame.refresh = Refresh::Changes;
         let counts = run.items.unwrap_or_default();
+        // Progress that items report changes without an entry in the history.
+        frame.refresh = if counts.running > 0 {
+            Refresh::Often
+        } else {
+            Refresh::Changes
+        };
         let now = frame.now;
         let side = Side {
             run: &run,
@@ -112,6 +120,7 @@ impl RunPage {
             name: run.name.clone(),
             state: run.state.word(),
             halting: run.halting.is_some() && !run.state.is_terminal(),
+            progress: progress::of_tasks(&tasks.items),
             alarms: attention::about(alarms, &run.id),
             facts: facts(&run, now),
             times: times(&run),

@@ -130,6 +130,7 @@ pub(crate) fn task(name: &str, items: ItemCounts, before: &[&str]) -> RunTask {
         when: None,
         reason: None,
         mean_seconds: (items.done > 0).then_some(12.5),
+        progress: None,
     }
 }
 

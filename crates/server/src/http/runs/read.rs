@@ -8,7 +8,7 @@ use axum::response::Response;
 use baton_core::scheduler::TaskView;
 use baton_core::wait::Wait;
 use baton_core::workflow::Dag;
-use baton_model::api::{ErrorGroup, List, Run, RunProblem, RunTask};
+use baton_model::api::{ErrorGroup, List, Progress, Run, RunProblem, RunTask};
 use baton_model::ids::RunId;
 use baton_model::library::{Execution, TaskName};
 use baton_model::state::UniversalState;
@@ -290,6 +290,10 @@ fn live_task(dag: &Dag, view: &TaskView) -> RunTask {
     RunTask {
         mean_seconds: view.mean.map(|mean| mean.0 as f64 / 1_000.0),
         reason: view.wait.as_ref().map(Wait::text),
+        progress: view.progress.as_ref().map(|(instance, progress)| Progress {
+            instance: Some(instance.to_string()),
+            ..Progress::from(progress)
+        }),
         ..views::task(dag, view.task, counts, view.mapped)
     }
 }

@@ -102,6 +102,7 @@ pub(super) fn task(dag: &Dag, at: u32, items: ItemCounts, mapped: bool) -> RunTa
         when: own.when.clone(),
         reason: None,
         mean_seconds: None,
+        progress: None,
     }
 }
 
