@@ -208,6 +208,7 @@ fn tasks(plan: &Plan) -> Vec<RunTask> {
             when: task.when.clone(),
             reason: None,
             mean_seconds: None,
+            progress: None,
         }
     };
     (0..).zip(&plan.tasks).map(task).collect()

@@ -25,7 +25,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         "Look at work",
         &[
             "status", "bullpen", "arena", "history", "runs", "top", "show", "explain", "logs",
-            "watch", "events", "usage", "ui",
+            "watch", "report", "events", "usage", "ui",
         ],
     ),
     (

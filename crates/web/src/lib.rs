@@ -14,6 +14,7 @@
 //! | [`attempts`], [`chart`] | other timelines and charts as SVG |
 //! | [`ansi`] | output of tasks, with its colours, as HTML |
 //! | [`json`] | any representation as HTML |
+//! | [`report`] | a run as one HTML file, for `baton report` |
 //! | [`progress`] | progress that tasks report of themselves |
 //! | `diff` | changes from one definition to the next |
 //! | [`time`], [`text`] | times, durations, sizes; text from other sources, made harmless and cut |
@@ -39,5 +40,6 @@ pub mod json;
 pub mod markup;
 pub mod pages;
 pub mod progress;
+pub mod report;
 pub mod text;
 pub mod time;

@@ -228,6 +228,12 @@ pub struct RunItem<V> {
     /// How its last attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_text: Option<String>,
+    /// CPU time of its last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_seconds: Option<f64>,
+    /// Peak memory of any one process of its last attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_peak_bytes: Option<u64>,
     /// Its outputs, as the text of a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<String>,

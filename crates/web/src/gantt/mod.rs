@@ -15,7 +15,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use serde_json::Value;
 
-pub use self::picture::{document, render};
+pub use self::picture::{document, render, render_unlinked};
 use crate::text::{clean, grouped};
 
 /// With more items, each task gets one row, as text and as SVG.

@@ -30,11 +30,21 @@ const BAR_MIN: f64 = 2.0;
 /// items of earlier generations, until one of the new generation starts.
 #[must_use]
 pub fn render(timeline: &Timeline<'_>) -> Markup {
+    svg(timeline, true)
+}
+
+/// The same without links, for a file.
+#[must_use]
+pub fn render_unlinked(timeline: &Timeline<'_>) -> Markup {
+    svg(timeline, false)
+}
+
+fn svg(timeline: &Timeline<'_>, has_links: bool) -> Markup {
     let chart = Chart::new(timeline);
     if chart.is_empty() && chart.earlier == 0 {
         return Markup::default();
     }
-    let (body, size) = draw(timeline, &chart, true);
+    let (body, size) = draw(timeline, &chart, has_links);
     Markup(format!(
         "<svg class=\"gantt\" role=\"group\" aria-label=\"Timeline of {} items over {}\" \
          viewBox=\"0 0 {} {}\">{body}</svg>",

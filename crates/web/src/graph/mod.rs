@@ -8,5 +8,5 @@ pub mod layout;
 mod picture;
 pub mod task_state;
 
-pub use picture::{document, render};
+pub use picture::{document, render, render_unlinked};
 pub use task_state::{TaskState, shares, total};

@@ -46,13 +46,23 @@ markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path class=\"head by-item\" d=\"
 /// Draws the graph of a run for a page; nothing if it has no tasks.
 #[must_use]
 pub fn render(run: &Run, tasks: &[RunTask]) -> Markup {
+    svg(run, tasks, true)
+}
+
+/// The same without links, for a file.
+#[must_use]
+pub fn render_unlinked(run: &Run, tasks: &[RunTask]) -> Markup {
+    svg(run, tasks, false)
+}
+
+fn svg(run: &Run, tasks: &[RunTask], has_links: bool) -> Markup {
     if tasks.is_empty() {
         return Markup::default();
     }
     let (body, size) = if tasks.len() > TASKS_MAX {
         layers(run, tasks)
     } else {
-        boxes(run, tasks, true)
+        boxes(run, tasks, has_links)
     };
     let label = format!("Graph of {}", count(tasks.len() as u64, "task"));
     let (width, height) = (size.width, size.height);

@@ -222,6 +222,8 @@ fn items() -> Vec<RunItem<serde_json::Value>> {
         ended_at: Some(AT - to),
         worker: None,
         end_text: None,
+        cpu_seconds: None,
+        memory_peak_bytes: None,
         outputs: None,
         links: std::collections::BTreeMap::new(),
     };

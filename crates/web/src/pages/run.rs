@@ -182,7 +182,7 @@ const OFFERED: &[Offer] = &[
     ("resume", |target| Action::new("Resume", target).with("{}")),
 ];
 
-fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
+pub(crate) fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
     let elapsed = run.ended_at.unwrap_or(now).saturating_sub(run.begun_at);
     let mut facts = vec![
         ("Owner", run.owner.clone()),
@@ -197,7 +197,7 @@ fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
     facts
 }
 
-fn times(run: &Run) -> Vec<(&'static str, Stamp)> {
+pub(crate) fn times(run: &Run) -> Vec<(&'static str, Stamp)> {
     let times = [
         ("Due", run.nominal_at),
         ("Submitted", Some(run.submitted_at)),
@@ -210,7 +210,8 @@ fn times(run: &Run) -> Vec<(&'static str, Stamp)> {
         .collect()
 }
 
-fn by_status(items: &ItemCounts) -> Vec<(&'static str, u64)> {
+/// Number of items by status, without those of none.
+pub(crate) fn by_status(items: &ItemCounts) -> Vec<(&'static str, u64)> {
     let all = [
         ("DONE", items.done),
         ("RUNNING", items.running),

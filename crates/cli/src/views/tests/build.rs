@@ -154,6 +154,8 @@ pub(crate) fn item(
         ended_at: to.map(|to| BEGUN + to),
         worker: Some("w1".to_owned()),
         end_text: None,
+        cpu_seconds: None,
+        memory_peak_bytes: None,
         outputs: None,
         links: BTreeMap::new(),
     }

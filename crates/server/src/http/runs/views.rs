@@ -152,6 +152,8 @@ fn row(
         started_at: it.as_ref().and_then(|it| it.started_at),
         ended_at: stats.map(|stats| stats.ended.0),
         worker: it.as_ref().and_then(|it| it.worker.clone()),
+        cpu_seconds: it.as_ref().and_then(|it| it.cpu_seconds),
+        memory_peak_bytes: it.as_ref().and_then(|it| it.memory_peak_bytes),
         end_text: it.and_then(|it| it.end_text),
         outputs: None,
         links: views::links([("instance", views::path(instance, instance))]),
