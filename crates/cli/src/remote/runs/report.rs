@@ -29,7 +29,7 @@ use crate::time::now;
 Examples:
   baton report r12 > r12.html
   baton report r12 -o r12.html")]
-pub(in super::super) struct Report {
+pub(crate) struct Report {
     /// Run id, such as r12
     #[arg(value_name = "RUN", value_parser = ids::run)]
     run: RunId,
