@@ -19,7 +19,7 @@ const ELLIPSIS: char = '…';
 
 /// How far an attempt has come, in its own words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReportedProgress))]
 pub struct Progress {
     /// Steps that are done; absent if the line has only a message.
     pub done: Option<u64>,

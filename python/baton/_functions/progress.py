@@ -14,9 +14,9 @@ def report_progress(
 ) -> None:
     """Tells how far this attempt has come: `report_progress(42, 100, "rows read")`.
 
-    `baton show`, the pages and `instance.progress` show the newest report, seconds later. It does nothing
-    where no worker of Baton runs the program. A file that cannot be written is no reason to fail: the first
-    such error is printed.
+    `baton show`, the pages and `instance.progress` show the newest report, seconds later. It does
+    nothing where no worker of Baton runs the program. A file that cannot be written is no reason to
+    fail: the first such error is printed.
     """
     if (done is None) != (total is None):
         raise ValueError("done and total belong together: report_progress(42, 100)")

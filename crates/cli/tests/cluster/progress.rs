@@ -68,7 +68,7 @@ fn progress_is_seen_while_it_runs_and_kept_after_a_failure() {
     until_told(&cluster, "i1", 80, 100, "last");
     let shown = cluster.run(&["show", "i1"]).good();
     assert!(
-        shown.contains("progress") && shown.contains("80% last"),
+        shown.contains("progress  ") && shown.contains("ended: exit 7, at 80% last;"),
         "{shown}"
     );
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Condemnation, CopyEvidence, Fact};
+use super::{Condemnation, CopyEvidence, Fact, Verdict};
 use crate::fleet::Removal;
 use crate::ids::InstanceRange;
 use crate::library::{Cause, Execution, TaskName, TriggerSource};
@@ -82,13 +82,21 @@ impl Fact {
                 end,
                 verdict,
                 stderr_tail,
+                progress,
                 ..
             } => {
                 let number = lease.attempt.number.0;
                 let is_host_fault = *end == AttemptEnd::Synthetic(Synthetic::HostFault);
                 let fault = stderr_tail.as_deref().filter(|_| is_host_fault);
                 let fault = fault.map(|it| format!(": {it}")).unwrap_or_default();
-                format!("attempt {number} ended: {end}{fault}; {}", verdict.word())
+                // Of a success it would be all of it.
+                let came_to = progress.as_ref().filter(|_| *verdict != Verdict::Done);
+                let at = came_to.map(|it| format!(", at {}", it.text()));
+                let at = at.unwrap_or_default();
+                format!(
+                    "attempt {number} ended: {end}{fault}{at}; {}",
+                    verdict.word()
+                )
             }
             Self::StopRequested { mode, reason, .. } => {
                 let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
