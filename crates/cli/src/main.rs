@@ -68,7 +68,6 @@ mod version;
 mod views;
 mod worker;
 mod worker_name;
-mod yaml;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -28,9 +28,15 @@ def typed(server):
     return "/ann/tasks/typed"
 
 
+def open_form(page, server, path):
+    """Opens the page of an entry, and its form."""
+    open_page(page, server, path)
+    page.locator("summary", has_text="Launch").click()
+
+
 @pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 def test_a_form_has_a_control_for_each_type(page, server, typed):
-    open_page(page, server, typed)
+    open_form(page, server, typed)
     assert page.locator("[name='param.count']").evaluate("it => [it.type, it.min, it.max, it.step]") == ["number", "1", "10", "1"]
     assert page.locator("[name='param.ratio']").evaluate("it => [it.type, it.step]") == ["number", "any"]
     expect(page.get_by_role("checkbox", name="quiet")).to_be_checked()
@@ -50,7 +56,7 @@ def test_a_form_has_a_control_for_each_type(page, server, typed):
 
 
 def test_typed_values_reach_the_task(page, server, typed):
-    open_page(page, server, typed)
+    open_form(page, server, typed)
     page.get_by_label("count").fill("10")
     page.get_by_role("checkbox", name="quiet").uncheck()
     page.get_by_label("force").select_option("true")
@@ -68,7 +74,7 @@ def test_typed_values_reach_the_task(page, server, typed):
 
 
 def test_errors_of_the_server_are_at_their_fields(page, server, typed):
-    open_page(page, server, typed)
+    open_form(page, server, typed)
     page.get_by_label("count").fill("11")
     page.get_by_label("regions").fill("[1,")
     page.get_by_label("title").fill("kept")
@@ -90,4 +96,57 @@ def test_errors_of_the_server_are_at_their_fields(page, server, typed):
     page.problems.clear()
     page.get_by_role("button", name="Launch").click()
     expect(page.locator("#log-stdout")).to_contain_text("BATON_PARAM_TITLE=kept", timeout=60_000)
+    assert page.problems == []
+
+
+BEAT = """
+task: beat
+owner: ann
+run: '[ "$BATON_PARAM_HOW" = well ] || { echo "no rates" >&2; exit 4; }'
+params: { how: well }
+trigger: { schedule: "0 5 1 1 *", timezone: Europe/Berlin, slack: 20s, catch_up: all }
+"""
+
+
+@pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+def test_an_entry_shows_at_first_sight_how_it_went_and_when_it_is_due(page, server):
+    (server.directory / "beat.yaml").write_text(BEAT)
+    server.baton("library", "put", "beat.yaml")
+    known = len(server.get("/history/?name=beat")["items"])
+    for number, how in enumerate(["well", "badly"]):
+        server.baton("trigger", "ann/beat", "--param", f"how={how}")
+        server.count("/history/?name=beat", known + number + 1)
+    open_page(page, server, "/ann/tasks/beat")
+    expect(page.locator(".failed")).to_contain_text("failed: exit 4")
+    expect(page.get_by_role("group", name="Standard error")).to_have_text("no rates")
+    expect(page.locator(".numbers")).to_contain_text("1/2" if known == 0 else "2/4")
+    expect(page.locator(".grid .cell").last).to_have_class("cell s-FAILED")
+    last = page.locator(".grid .column").last
+    assert "FAILED" in last.get_attribute("aria-label")
+    expect(page.locator(".facts")).to_contain_text("20s")
+    due = page.get_by_role("list", name="Next due times").locator("li")
+    expect(due).to_have_count(5)
+    expect(due.first).to_contain_text("-01-01 05:00:00 +01:00 Europe/Berlin")
+    # The form is behind its button.
+    expect(page.get_by_label("how")).to_be_hidden()
+    assert Axe().run(page).violations_count == 0
+    picture(page, "entry-failed")
+    last.click()
+    expect(page.locator("h1")).to_contain_text("beat")
+    assert page.problems == []
+
+
+def test_revisions_are_compared(page, server):
+    (server.directory / "beat.yaml").write_text(BEAT)
+    server.baton("library", "put", "beat.yaml")
+    for slack in ["30s", "40s"]:
+        (server.directory / "beat.yaml").write_text(BEAT.replace("20s", slack))
+        server.baton("library", "put", "beat.yaml")
+    latest = server.get("/ann/tasks/beat")["revision"]
+    open_page(page, server, "/ann/tasks/beat")
+    expect(page.locator(".diff .ins")).to_contain_text('slack: "40s"')
+    expect(page.locator(".diff .del")).to_contain_text('slack: "30s"')
+    page.get_by_role("link", name=f"Changes from {latest - 2} to {latest}").click()
+    expect(page.locator("#h-changes")).to_have_text(f"Changes since revision {latest - 2}")
+    expect(page.locator(".diff .del")).to_contain_text('slack: "20s"')
     assert page.problems == []

@@ -4,13 +4,14 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::markup::{Markup, push_escaped};
+use crate::yaml;
 
 /// Unchanged lines around a change.
 const CONTEXT: usize = 3;
 
 /// Renders the changed lines of two definitions with their surroundings; nothing if they are equal.
 pub(crate) fn render(before: &Value, after: &Value) -> Markup {
-    let (before, after) = (text(before), text(after));
+    let (before, after) = (yaml::render(before), yaml::render(after));
     let diff = TextDiff::from_lines(&before, &after);
     let mut html = String::new();
     for (at, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
@@ -34,11 +35,6 @@ pub(crate) fn render(before: &Value, after: &Value) -> Markup {
     Markup(html)
 }
 
-fn text(definition: &Value) -> String {
-    // A value that was read from JSON can be written as JSON.
-    serde_json::to_string_pretty(definition).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -53,11 +49,11 @@ mod tests {
         );
         let html = render(&before, &after).0;
         assert!(
-            html.contains("<span class=\"del\">-   &quot;run&quot;: &quot;a&quot;,</span>"),
+            html.contains("<span class=\"del\">- run: a</span>"),
             "{html}"
         );
         assert!(
-            html.contains("+   &quot;run&quot;: &quot;&lt;b&gt;&quot;,"),
+            html.contains("+ run: &quot;&lt;b&gt;&quot;"),
             "{html}"
         );
         assert!(render(&before, &before).is_empty());

@@ -13,7 +13,7 @@
 //! | `document` | these two pictures as files of their own, for `baton show --svg` |
 //! | [`attempts`], [`chart`] | other timelines and charts as SVG |
 //! | [`ansi`] | output of tasks, with its colours, as HTML |
-//! | [`json`] | any representation as HTML |
+//! | [`json`], [`yaml`] | any representation as HTML; definitions as YAML |
 //! | [`report`] | a run as one HTML file, for `baton report` |
 //! | [`progress`] | progress that tasks report of themselves |
 //! | `diff` | changes from one definition to the next |
@@ -43,3 +43,4 @@ pub mod progress;
 pub mod report;
 pub mod text;
 pub mod time;
+pub mod yaml;

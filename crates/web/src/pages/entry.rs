@@ -1,22 +1,30 @@
-//! One entry of the library: definition, schedule, due times, ticks, revisions, and a form that
-//! launches it.
+//! One entry of the library: how its last executions went, due times and their outcomes, definition,
+//! revisions, and a form that launches it.
 
 use askama::Template;
 use baton_model::api::{DueTimes, Instance, List, Run, RunTask, Task, TaskUsage, Tick};
+use baton_model::library::{EntryKind, Trigger};
+use baton_model::state::UniversalState;
 use serde_json::Value;
 
+use super::grid::{Grid, Outcome};
 use super::instances::InstanceRow;
 use super::launch::{Control, LaunchForm, Refusal};
 use super::library::word;
 use super::runs::RunRow;
 use super::suggestion::SizingBlock;
 use super::{Offer, actions};
-use crate::diff;
 use crate::frame::{Action, Frame};
-use crate::graph::TaskState;
-use crate::json;
 use crate::markup::Markup;
+use crate::text::{encoded, span};
 use crate::time::Stamp;
+use crate::{diff, yaml};
+
+/// Executions in the table below the grid.
+const TABLE_ROWS: usize = 10;
+
+/// Outcomes of due times that are listed: of those that were not launched on time.
+const EXCEPTIONS_MAX: usize = 12;
 
 /// The page of an entry.
 #[derive(Template)]
@@ -29,27 +37,55 @@ pub struct EntryPage {
     pub revision: u32,
     pub defined: Stamp,
     pub file: Option<String>,
-    pub schedule: Option<String>,
     /// Since when it is paused, and why.
     pub paused: Option<(Stamp, String)>,
-    pub due: Vec<Stamp>,
-    pub zone: String,
+    /// Fields of its trigger, in words.
+    pub trigger: Vec<(&'static str, String)>,
+    pub due: Vec<DueRow>,
     pub actions: Vec<Action>,
-    /// The form for a launch by hand.
+    /// The address of the form that changes it.
+    pub edit: Option<String>,
+    /// The form for a launch by hand, and whether it is open.
     pub launch: Option<LaunchForm>,
+    pub is_refused: bool,
     pub definition: Markup,
+    /// The outcomes of the latest due times, newest first.
     pub ticks: Vec<TickRow>,
+    /// Those that were not launched on time.
+    pub exceptions: Vec<TickRow>,
     pub instances: Vec<InstanceRow>,
     pub runs: Vec<RunRow>,
     pub revisions: Vec<RevisionRow>,
-    /// Changes against the revision before.
+    /// Changes against another revision, and its number.
     pub changes: Markup,
-    /// The last runs by task, oldest first.
+    pub against: Option<u32>,
+    /// The last executions, oldest first.
     pub grid: Grid,
+    pub outcome: Option<Outcome>,
+    /// The last execution, if it has failed.
+    pub failure: Option<Failure>,
     /// The target of a backfill.
     pub backfill: Option<String>,
     /// What its tasks have requested and used.
     pub sizing: Option<SizingBlock>,
+}
+
+/// A due time: as its schedule's zone has it, and as a time.
+#[derive(Debug)]
+pub struct DueRow {
+    pub clock: String,
+    pub at: Stamp,
+}
+
+/// The last execution, which has failed.
+#[derive(Debug)]
+pub struct Failure {
+    pub id: String,
+    pub href: String,
+    /// How it has ended, or which of its tasks have failed.
+    pub text: String,
+    /// The last lines of its standard error.
+    pub stderr: String,
 }
 
 /// A revision of the entry.
@@ -60,46 +96,6 @@ pub struct RevisionRow {
     pub is_current: bool,
     pub is_shown: bool,
 }
-
-/// The last runs of a workflow: a row for each task, a column for each run.
-#[derive(Debug, Default)]
-pub struct Grid {
-    /// Id and state of each run.
-    pub runs: Vec<(String, &'static str)>,
-    /// Name of the task, and its state in each run, if it has it.
-    pub rows: Vec<(String, Vec<Option<&'static str>>)>,
-}
-
-impl Grid {
-    /// The grid of runs with their tasks, newest first.
-    #[must_use]
-    pub fn new(latest: &[(Run, Vec<RunTask>)]) -> Self {
-        let mut names: Vec<&str> = Vec::new();
-        for (_, tasks) in latest {
-            let new = tasks.iter().map(|task| task.name.as_str());
-            let new: Vec<&str> = new.filter(|name| !names.contains(name)).collect();
-            names.extend(new);
-        }
-        names.truncate(GRID_TASKS_MAX);
-        let columns = || latest.iter().rev();
-        let rows = names.into_iter().map(|name| {
-            let states = columns().map(|(run, tasks)| {
-                let task = tasks.iter().find(|task| task.name == name)?;
-                Some(TaskState::of(run, task).badge())
-            });
-            (name.to_owned(), states.collect())
-        });
-        Self {
-            rows: rows.collect(),
-            runs: columns()
-                .map(|(run, _)| (run.id.clone(), run.state.word()))
-                .collect(),
-        }
-    }
-}
-
-/// Tasks of a grid.
-const GRID_TASKS_MAX: usize = 100;
 
 /// The outcome of a due time.
 #[derive(Debug)]
@@ -115,13 +111,15 @@ pub struct TickRow {
 pub struct Answers {
     pub entry: Task<Value>,
     pub due: Option<DueTimes>,
+    /// The same times as the zone of the schedule has them.
+    pub clock: Vec<String>,
     pub ticks: List<Tick>,
     pub revisions: List<Task<Value>>,
-    pub instances: Option<List<Instance>>,
-    pub runs: Option<List<Run>>,
-    /// The definition of the revision before.
-    pub before: Option<Value>,
-    /// Runs of the grid with their tasks, newest first.
+    /// Those that run and those that have ended, in the order of their submission.
+    pub instances: Vec<Instance>,
+    /// Another revision, and its definition.
+    pub against: Option<(u32, Value)>,
+    /// The latest runs with their tasks, newest first.
     pub latest: Vec<(Run, Vec<RunTask>)>,
     /// What its tasks have requested and used.
     pub used: Option<List<TaskUsage>>,
@@ -135,52 +133,67 @@ impl EntryPage {
         let Answers {
             entry,
             due,
+            clock,
             ticks,
             revisions,
             instances,
-            runs,
-            before,
+            against,
             latest,
             used,
             refusal,
         } = answers;
         let now = frame.now;
         let definition = entry.definition.unwrap_or(Value::Null);
-        let due = due.unwrap_or(DueTimes {
-            at: Vec::new(),
-            zone: None,
-            links: baton_model::api::Links::new(),
-        });
-        let instances = instances.as_ref().map(|list| &*list.items);
-        let runs = runs.as_ref().map(|list| &*list.items);
+        let due = due.map(|due| due.at).unwrap_or_default();
+        let due = due.into_iter().zip(clock);
+        let newest: Vec<&Instance> = instances.iter().rev().collect();
+        let grid = match entry.kind {
+            EntryKind::Workflow => Grid::of_runs(&latest, now),
+            EntryKind::Task => Grid::of_instances(&instances.iter().collect::<Vec<_>>()),
+        };
+        let exceptions = ticks.items.iter();
+        let exceptions = exceptions.filter(|tick| tick.verdict != "launched");
         Self {
             frame,
             kind: word(&entry.kind),
             revision: entry.revision,
             defined: Stamp(entry.defined_at),
             file: entry.file,
-            schedule: entry.schedule_text,
             paused: entry
                 .paused_at
                 .map(|at| (Stamp(at), entry.pause_reason.unwrap_or_default())),
-            due: due.at.into_iter().map(Stamp).collect(),
-            zone: due.zone.unwrap_or_default(),
+            trigger: trigger(&entry.trigger, entry.schedule_text),
+            due: due
+                .map(|(at, clock)| DueRow {
+                    clock,
+                    at: Stamp(at),
+                })
+                .collect(),
             actions: actions(&entry.links, OFFERED),
+            edit: entry.links.get("replace").map(|_| {
+                let entry = format!("{}/{}", entry.owner, entry.name);
+                format!("/-/edit?entry={}", encoded(&entry))
+            }),
+            is_refused: refusal.is_some(),
             launch: entry
                 .links
                 .get("run")
                 .map(|target| LaunchForm::new(target.clone(), &definition, refusal)),
-            definition: json::render(&definition),
-            ticks: ticks.items.iter().map(TickRow::new).collect(),
-            instances: instances
-                .unwrap_or_default()
-                .iter()
-                .map(InstanceRow::new)
+            definition: yaml::highlight(&definition),
+            exceptions: exceptions
+                .take(EXCEPTIONS_MAX)
+                .map(TickRow::new)
                 .collect(),
-            runs: runs
-                .unwrap_or_default()
+            ticks: ticks.items.iter().map(TickRow::new).collect(),
+            instances: newest
                 .iter()
-                .map(|run| RunRow::new(run, now))
+                .take(TABLE_ROWS)
+                .map(|instance| InstanceRow::new(instance))
+                .collect(),
+            runs: latest
+                .iter()
+                .take(TABLE_ROWS)
+                .map(|(run, _)| RunRow::new(run, now))
                 .collect(),
             revisions: revisions
                 .items
@@ -192,15 +205,76 @@ impl EntryPage {
                     is_shown: it.revision == entry.revision,
                 })
                 .collect(),
-            changes: before
-                .map_or_else(Markup::default, |before| diff::render(&before, &definition)),
-            grid: Grid::new(&latest),
+            against: against.as_ref().map(|(revision, _)| *revision),
+            changes: against.map_or_else(Markup::default, |(_, before)| {
+                diff::render(&before, &definition)
+            }),
+            outcome: grid.outcome(),
+            failure: Failure::of_run(&latest).or_else(|| Failure::of_instance(&newest)),
+            grid,
             backfill: entry.links.get("backfill").cloned(),
             sizing: used.as_ref().and_then(SizingBlock::new),
             owner: entry.owner,
             name: entry.name,
         }
     }
+}
+
+impl Failure {
+    /// That of the newest run that has ended.
+    fn of_run(latest: &[(Run, Vec<RunTask>)]) -> Option<Self> {
+        let (run, tasks) = latest.iter().find(|(run, _)| run.state.is_terminal())?;
+        if run.state != UniversalState::Failed {
+            return None;
+        }
+        let failed = tasks.iter().filter(|task| task.items.failed > 0);
+        let failed: Vec<&str> = failed.map(|task| task.name.as_str()).collect();
+        Some(Self {
+            id: run.id.clone(),
+            href: format!("/runs/{}", run.id),
+            text: match failed[..] {
+                [] => "failed".to_owned(),
+                [only] => format!("failed in {only}"),
+                [first, ref others @ ..] => format!("failed in {first} and {} more", others.len()),
+            },
+            stderr: String::new(),
+        })
+    }
+
+    /// That of the newest instance that has ended.
+    fn of_instance(newest: &[&Instance]) -> Option<Self> {
+        let ended = newest.iter().find(|it| it.state.is_terminal())?;
+        let row = InstanceRow::new(ended);
+        (ended.state == UniversalState::Failed).then(|| Self {
+            id: row.id,
+            href: row.href,
+            text: format!("failed: {}", row.end),
+            stderr: ended.stderr_tail.clone().unwrap_or_default(),
+        })
+    }
+}
+
+/// The fields of a trigger that are set, in words.
+fn trigger(trigger: &Trigger, schedule_text: Option<String>) -> Vec<(&'static str, String)> {
+    let mut fields = Vec::new();
+    fields.extend(schedule_text.map(|text| ("Schedule", text)));
+    if let Some(schedule) = &trigger.schedule {
+        fields.push(("Time zone", schedule.zone.clone()));
+        fields.push(("Slack", span(schedule.slack)));
+        fields.push(("Catch-up", word(&schedule.catch_up)));
+        let jitter = Some(schedule.jitter).filter(|jitter| jitter.0 > 0);
+        fields.extend(jitter.map(|jitter| ("Jitter", span(jitter))));
+    }
+    let overlap = word(&trigger.overlap);
+    let most = trigger.max_instances;
+    fields.extend(most.map(|most| ("At once", format!("{most}, then {overlap}"))));
+    let rate = trigger.launch_rate.as_ref();
+    fields.extend(rate.map(|it| ("Launch rate", format!("{} per {}", it.count, span(it.per)))));
+    if !trigger.after.is_empty() {
+        let after: Vec<String> = trigger.after.iter().map(ToString::to_string).collect();
+        fields.push(("After", after.join(", ")));
+    }
+    fields
 }
 
 const OFFERED: &[Offer] = &[

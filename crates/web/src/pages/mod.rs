@@ -9,6 +9,7 @@ pub mod entry;
 pub mod filters;
 pub mod fleet;
 pub mod fleets;
+pub mod grid;
 pub mod host;
 pub mod instance;
 pub mod instances;

@@ -9,6 +9,7 @@ use baton_client::Client;
 use baton_model::api::{Fleet, FleetJob, FleetJobLog, FleetPage, FleetState};
 use baton_model::fleet::Verdict;
 use baton_model::time::Wall;
+use baton_web::yaml;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -16,7 +17,6 @@ use crate::connection::refused;
 use crate::output::{CommandResult, Failure, Output, Style, clean, note};
 use crate::table::{Cell, Table};
 use crate::time::stamp;
-use crate::yaml;
 
 /// List, define, pause or remove fleets, from which the scheduler obtains workers
 ///

@@ -149,7 +149,7 @@ pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
         out.json(&task)?
     } else if command.yaml {
         let definition = task.definition.as_ref();
-        let text = definition.map(crate::yaml::render).unwrap_or_default();
+        let text = definition.map(baton_web::yaml::render).unwrap_or_default();
         out.write_all(text.as_bytes())?
     } else {
         print(&mut out, &task, due.as_ref())?
@@ -207,7 +207,7 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
     table.print(out)?;
     if let Some(definition) = &task.definition {
         writeln!(out)?;
-        out.write_all(crate::yaml::render(definition).as_bytes())?;
+        out.write_all(baton_web::yaml::render(definition).as_bytes())?;
     }
     Ok(())
 }
