@@ -6,6 +6,7 @@
 //! counted. Times come from the workers' clocks; an item that seems to have run before the run
 //! started extends the axis.
 
+mod critical;
 mod picture;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use baton_model::state::UniversalState;
 use baton_model::time::Wall;
 use serde_json::Value;
 
+pub use self::critical::critical_path;
 pub use self::picture::{document, render, render_unlinked};
 use crate::text::{clean, grouped};
 

@@ -4,7 +4,9 @@
 
 use std::fmt::Write as _;
 
+use baton_model::api::RunItem;
 use baton_model::time::Millis;
+use serde_json::Value;
 
 use super::{Bar, Chart, ITEM_ROWS_MAX, Row, Timeline, mark, weight};
 use crate::document::{self, Size, coordinate as n};
@@ -23,28 +25,31 @@ const AXIS: f64 = 30.0;
 const REMARK: f64 = 16.0;
 const NAME_WIDTH: usize = 30;
 const TICKS_MAX: u64 = 9;
+/// With so many rows, a page has the axis below them, too.
+const TALL_ROWS: usize = 25;
 /// Minimum width of a bar.
 const BAR_MIN: f64 = 2.0;
 
-/// Draws the timeline for a page; nothing if no item has started. After a resume it tells of the
-/// items of earlier generations, until one of the new generation starts.
+/// Draws the timeline for a page, and marks the instances of a critical path; nothing if no item has
+/// started. After a resume it tells of the items of earlier generations, until one of the new
+/// generation starts.
 #[must_use]
-pub fn render(timeline: &Timeline<'_>) -> Markup {
-    svg(timeline, true)
+pub fn render(timeline: &Timeline<'_>, critical: &[&RunItem<Value>]) -> Markup {
+    svg(timeline, Some(critical))
 }
 
-/// The same without links, for a file.
+/// The same without links and marks, for a file.
 #[must_use]
 pub fn render_unlinked(timeline: &Timeline<'_>) -> Markup {
-    svg(timeline, false)
+    svg(timeline, None)
 }
 
-fn svg(timeline: &Timeline<'_>, has_links: bool) -> Markup {
+fn svg(timeline: &Timeline<'_>, critical: Option<&[&RunItem<Value>]>) -> Markup {
     let chart = Chart::new(timeline);
     if chart.is_empty() && chart.earlier == 0 {
         return Markup::default();
     }
-    let (body, size) = draw(timeline, &chart, has_links);
+    let (body, size) = draw(timeline, &chart, critical);
     Markup(format!(
         "<svg class=\"gantt\" role=\"group\" aria-label=\"Timeline of {} items over {}\" \
          viewBox=\"0 0 {} {}\">{body}</svg>",
@@ -58,20 +63,31 @@ fn svg(timeline: &Timeline<'_>, has_links: bool) -> Markup {
 /// Draws the timeline as a file of its own.
 #[must_use]
 pub fn document(timeline: &Timeline<'_>) -> String {
-    let (body, size) = draw(timeline, &Chart::new(timeline), false);
+    let (body, size) = draw(timeline, &Chart::new(timeline), None);
     document::render("gantt", timeline.run, size, &body)
 }
 
-fn draw(timeline: &Timeline<'_>, chart: &Chart<'_>, has_links: bool) -> (String, Size) {
+/// Draws the rows: on a page as links, with the items of the critical path.
+fn draw(
+    timeline: &Timeline<'_>,
+    chart: &Chart<'_>,
+    page: Option<&[&RunItem<Value>]>,
+) -> (String, Size) {
     let rows = chart.rows(ITEM_ROWS_MAX);
     let remarks = chart.remarks();
     let bottom = AXIS + rows.len() as f64 * ROW;
     let mut body = String::new();
+    let is_tall = page.is_some() && rows.len() >= TALL_ROWS;
     if !chart.is_empty() {
-        axis(&mut body, chart, bottom);
+        axis(&mut body, chart, bottom, is_tall);
     }
+    let foot = if is_tall { AXIS } else { 0.0 };
     for (place, row) in rows.iter().enumerate() {
-        let href = has_links.then(|| match &row.instance {
+        let is_critical = page
+            .unwrap_or_default()
+            .iter()
+            .any(|item| row.instance.as_ref() == Some(&item.instance));
+        let href = page.map(|_| match &row.instance {
             Some(instance) => format!("/instances/{}", encoded(instance)),
             None => {
                 let run = encoded(&timeline.run.id);
@@ -79,7 +95,12 @@ fn draw(timeline: &Timeline<'_>, chart: &Chart<'_>, has_links: bool) -> (String,
             }
         });
         if let Some(href) = &href {
-            let _ = write!(body, "<a href=\"{}\">", escape(href));
+            let class = if is_critical {
+                " class=\"critical\""
+            } else {
+                ""
+            };
+            let _ = write!(body, "<a{class} href=\"{}\">", escape(href));
         }
         draw_row(&mut body, chart, row, AXIS + place as f64 * ROW);
         body.push_str(if href.is_some() { "</a>\n" } else { "\n" });
@@ -88,13 +109,13 @@ fn draw(timeline: &Timeline<'_>, chart: &Chart<'_>, has_links: bool) -> (String,
         let _ = writeln!(
             body,
             "<text class=\"label\" x=\"{MARGIN}\" y=\"{}\">{}</text>",
-            n(bottom + 18.0 + place as f64 * REMARK),
+            n(bottom + foot + 18.0 + place as f64 * REMARK),
             escape(remark)
         );
     }
     let size = Size {
         width: WIDTH,
-        height: bottom + remarks.len() as f64 * REMARK + MARGIN,
+        height: bottom + foot + remarks.len() as f64 * REMARK + MARGIN,
     };
     (body, size)
 }
@@ -104,7 +125,8 @@ fn x(chart: &Chart<'_>, time: u64) -> f64 {
     MARGIN + NAMES + (time - chart.from) as f64 / length * CHART
 }
 
-fn axis(body: &mut String, chart: &Chart<'_>, bottom: f64) {
+/// The time since the beginning: above the rows, and also below them if there are many.
+fn axis(body: &mut String, chart: &Chart<'_>, bottom: f64, is_tall: bool) {
     for at in chart.ticks(TICKS_MAX) {
         let x = n(x(chart, chart.from + at));
         let label = if at == 0 {
@@ -120,6 +142,13 @@ fn axis(body: &mut String, chart: &Chart<'_>, bottom: f64) {
             n(bottom),
             n(AXIS - 11.0)
         );
+        if is_tall {
+            let _ = writeln!(
+                body,
+                "<text class=\"label\" x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{label}</text>",
+                n(bottom + 14.0)
+            );
+        }
     }
 }
 
@@ -196,10 +225,10 @@ fn tooltip(chart: &Chart<'_>, row: &Row) -> String {
 
 #[cfg(test)]
 mod tests {
-    use baton_model::api::{Run, RunItem};
+    use baton_model::api::Run;
     use baton_model::json::from_value;
     use baton_model::time::Wall;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -220,7 +249,7 @@ mod tests {
             more: 0,
             now: Wall(60_000),
         };
-        let svg = render(&timeline).0;
+        let svg = render(&timeline, &[]).0;
         let number = |text: &str, name: &str| -> f64 {
             let (_, rest) = text.split_once(&format!(" {name}=\"")).expect("there");
             let (number, _) = rest.split_once('"').expect("closed");
@@ -233,6 +262,8 @@ mod tests {
             assert!(end <= WIDTH, "{bar}");
         }
         assert_eq!(svg.matches("<a href=\"/instances/i1\">").count(), 3);
+        let critical = render(&timeline, &[&items[0]]).0;
+        assert_eq!(critical.matches("<a class=\"critical\" ").count(), 3);
         assert!(!super::document(&timeline).contains("<a "));
         let resumed = Run {
             generation: 2,
@@ -244,7 +275,7 @@ mod tests {
             ..timeline
         };
         let notice = "3 items of earlier generations not shown";
-        assert!(render(&of(&resumed, &items)).0.contains(notice));
-        assert!(render(&of(&run, &[])).is_empty());
+        assert!(render(&of(&resumed, &items), &[]).0.contains(notice));
+        assert!(render(&of(&run, &[]), &[]).is_empty());
     }
 }

@@ -97,12 +97,16 @@ impl ComponentsPage {
             curve: chart::curve("CPU", &points, "16.00 cores"),
             large_curve: chart::large_curve("Waiting instances", &points, "16"),
             graph: graph::render(&run(), &tasks()),
-            gantt: gantt::render(&Timeline {
-                run: &run(),
-                items: &items(),
-                more: 0,
-                now: Wall(AT),
-            }),
+            gantt: {
+                let (run, tasks, items) = (run(), tasks(), items());
+                let timeline = Timeline {
+                    run: &run,
+                    items: &items,
+                    more: 0,
+                    now: Wall(AT),
+                };
+                gantt::render(&timeline, &gantt::critical_path(&run, &tasks, &items))
+            },
             attempts: Attempts::new(&timeline(), UniversalState::Running, 2, AT),
             outcomes: ["launched", "late", "skipped", "backfilled"],
             attention: attention::rows(&[], &[], &[], &[alarm()], &[failing()]),

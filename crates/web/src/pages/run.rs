@@ -37,13 +37,21 @@ pub struct RunPage {
     pub done: u64,
     pub total: u64,
     pub problems: Vec<(String, String)>,
-    pub errors: Vec<ErrorGroup>,
+    pub causes: Vec<Cause>,
+    /// Causes that are not shown.
+    pub more_causes: usize,
+    pub is_ended: bool,
     pub graph: Markup,
     pub tasks: Vec<TaskRow>,
+    pub columns: TaskColumns,
     /// Whether the run has more tasks than are shown.
     pub more_tasks: bool,
     pub gantt: Markup,
+    /// The critical path in words: names, and their time.
+    pub critical: String,
     pub items: Vec<ItemRow>,
+    /// Classes that hide the columns of items that are empty.
+    pub hidden: String,
     pub more_items: Option<String>,
     pub actions: Vec<Action>,
     /// Whether its tasks may be run again.
@@ -64,6 +72,27 @@ pub struct TaskRow {
     pub after: String,
     pub mean: String,
     pub reason: String,
+}
+
+/// Columns of tasks that say something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TaskColumns {
+    pub failed: bool,
+    pub after: bool,
+    pub mean: bool,
+    pub reason: bool,
+}
+
+/// Failures with the same end and the same output.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cause {
+    pub count: u64,
+    /// Names of the tasks.
+    pub tasks: String,
+    pub end_text: String,
+    pub example: String,
+    /// The last lines of standard error of the example; of the first causes only.
+    pub stderr: String,
 }
 
 /// An item of the run.
@@ -115,6 +144,15 @@ impl RunPage {
             tasks: &tasks,
             items: &items,
         };
+        let timed = side.timed();
+        let more_items = next(&items.links);
+        // Of a part of the items it is not known which ended last.
+        let critical = match more_items {
+            None => gantt::critical_path(&run, &tasks.items, &items.items),
+            Some(_) => Vec::new(),
+        };
+        let causes = causes(errors.items);
+        let rows: Vec<ItemRow> = items.items.iter().map(ItemRow::new).collect();
         Self {
             id: run.id.clone(),
             name: run.name.clone(),
@@ -139,24 +177,33 @@ impl RunPage {
                 .iter()
                 .map(|it| (format!("{}[{}]", it.task, it.item), it.text.clone()))
                 .collect(),
-            errors: errors.items,
+            more_causes: causes.len().saturating_sub(CAUSES_MAX),
+            causes: causes.into_iter().take(CAUSES_MAX).collect(),
+            is_ended: run.state.is_terminal(),
             graph: graph::render(&run, &tasks.items),
-            tasks: side
-                .timed()
-                .iter()
-                .map(|task| TaskRow::new(&run, task))
-                .collect(),
+            columns: TaskColumns {
+                failed: timed.iter().any(|task| task.items.failed > 0),
+                after: timed.iter().any(|task| !task.after.is_empty()),
+                mean: timed.iter().any(|task| task.mean_seconds.is_some()),
+                reason: timed.iter().any(|task| task.reason.is_some()),
+            },
+            tasks: timed.iter().map(|task| TaskRow::new(&run, task)).collect(),
             more_tasks: next(&tasks.links).is_some(),
-            gantt: gantt::render(&Timeline {
-                run: &run,
-                items: &items.items,
-                more: next(&items.links).map_or(0, |_| {
-                    gantt::begun(&run).saturating_sub(items.items.len() as u64)
-                }),
-                now: Wall(now),
-            }),
-            items: items.items.iter().map(ItemRow::new).collect(),
-            more_items: next(&items.links),
+            gantt: gantt::render(
+                &Timeline {
+                    run: &run,
+                    items: &items.items,
+                    more: more_items.as_ref().map_or(0, |_| {
+                        gantt::begun(&run).saturating_sub(items.items.len() as u64)
+                    }),
+                    now: Wall(now),
+                },
+                &critical,
+            ),
+            critical: critical_text(&critical, now),
+            hidden: hidden(&rows),
+            items: rows,
+            more_items,
             actions: actions(&run.links, OFFERED),
             may_retry: run.state.is_terminal(),
             comparison: before.map(|(before, tasks_before, items_before)| {
@@ -181,6 +228,78 @@ const OFFERED: &[Offer] = &[
     }),
     ("resume", |target| Action::new("Resume", target).with("{}")),
 ];
+
+/// Causes that are shown, and of them those with output, of 4 KiB each at most.
+const CAUSES_MAX: usize = 40;
+const OUTPUTS_MAX: usize = 8;
+/// Names of a list in a line.
+const NAMES_MAX: usize = 6;
+
+/// Failures of different tasks with the same end and the same output, the most frequent first.
+fn causes(errors: Vec<ErrorGroup>) -> Vec<Cause> {
+    let mut groups: Vec<(Vec<String>, ErrorGroup)> = Vec::new();
+    for error in errors {
+        let same = groups
+            .iter_mut()
+            .find(|(_, it)| it.end_text == error.end_text && it.stderr_tail == error.stderr_tail);
+        match same {
+            Some((tasks, group)) => {
+                group.count += error.count;
+                tasks.push(error.task);
+            }
+            None => groups.push((vec![error.task.clone()], error)),
+        }
+    }
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
+    let causes = groups.into_iter().enumerate().map(|(at, (tasks, group))| {
+        let stderr = group.stderr_tail.filter(|_| at < OUTPUTS_MAX);
+        Cause {
+            count: group.count,
+            tasks: names(&tasks, ", "),
+            end_text: group.end_text,
+            example: group.example,
+            stderr: stderr.unwrap_or_default(),
+        }
+    });
+    causes.collect()
+}
+
+/// The first names of a list, and how many more there are.
+fn names(names: &[String], separator: &str) -> String {
+    let shown = names.len().min(NAMES_MAX);
+    let text = names[..shown].join(separator);
+    match names.len() - shown {
+        0 => text,
+        more => format!("{text}{separator}{more} more"),
+    }
+}
+
+/// A critical path in words; empty if there is none.
+fn critical_text(path: &[&RunItem<Value>], now: u64) -> String {
+    let (Some(first), Some(last)) = (path.first(), path.last()) else {
+        return String::new();
+    };
+    let from = first.started_at.unwrap_or(now);
+    let took = last.ended_at.unwrap_or(now).saturating_sub(from);
+    let of_path = path.iter().map(|item| match item.value {
+        Some(_) => format!("{}[{}]", item.task, item.item),
+        None => item.task.clone(),
+    });
+    let of_path: Vec<String> = of_path.collect();
+    let took = duration(took as f64 / 1_000.0);
+    format!("{} ({took})", names(&of_path, " → "))
+}
+
+/// Classes that hide the columns without a value: the third and the last one.
+pub(super) fn hidden(rows: &[ItemRow]) -> String {
+    let columns = [
+        ("hide-3", rows.iter().all(|row| row.value.is_empty())),
+        ("hide-7", rows.iter().all(|row| row.outputs.is_empty())),
+    ];
+    let hidden = columns.iter().filter(|(_, is_empty)| *is_empty);
+    let hidden: Vec<&str> = hidden.map(|(class, _)| *class).collect();
+    hidden.join(" ")
+}
 
 pub(crate) fn facts(run: &Run, now: u64) -> Vec<(&'static str, String)> {
     let elapsed = run.ended_at.unwrap_or(now).saturating_sub(run.begun_at);
@@ -351,5 +470,36 @@ mod tests {
         };
         let page = RunPage::new(frame, answers);
         assert_eq!(page.tasks[0].mean, "3.00 s");
+        let columns = TaskColumns {
+            failed: false,
+            after: false,
+            mean: true,
+            reason: false,
+        };
+        assert_eq!((page.columns, &*page.hidden), (columns, "hide-3 hide-7"));
+    }
+
+    #[test]
+    fn failures_with_the_same_output_are_one_cause() {
+        let group = |task: &str, end: &str, count, tail: &str| ErrorGroup {
+            task: task.to_owned(),
+            end_text: end.to_owned(),
+            count,
+            example: "i1".to_owned(),
+            stderr_tail: Some(tail.to_owned()),
+            links: std::collections::BTreeMap::new(),
+        };
+        let found = causes(vec![
+            group("load", "exit 4", 1, "no rates"),
+            group("mail", "exit 4", 2, "no rates"),
+            group("check", "exit 4", 9, "other"),
+        ]);
+        let seen: Vec<_> = found
+            .iter()
+            .map(|it| (it.count, &*it.tasks, &*it.stderr))
+            .collect();
+        assert_eq!(seen, [(9, "check", "other"), (3, "load, mail", "no rates")]);
+        let many: Vec<String> = (0..8).map(|at| format!("t{at}")).collect();
+        assert_eq!(names(&many, ", "), "t0, t1, t2, t3, t4, t5, 2 more");
     }
 }
