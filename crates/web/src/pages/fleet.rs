@@ -6,6 +6,7 @@ use baton_model::cpu::CORE;
 use baton_model::device::DeviceAmount;
 use baton_model::fleet::FleetName;
 use baton_model::ids::WorkerName;
+use baton_model::state::WorkerState;
 
 use super::instances::InstanceRow;
 use super::{Offer, actions};
@@ -28,11 +29,16 @@ pub struct WorkerRow {
     pub href: String,
     pub state: &'static str,
     pub drained: bool,
+    /// Its name in queries.
+    pub query: String,
     /// Why it cannot launch anything; empty if it can.
     pub fault: String,
     /// Empty if it is not suspicious.
     pub suspicion: String,
-    pub executor: String,
+    /// What keeps it from work or will, each with a time if there is one.
+    pub reasons: Vec<(String, Option<Stamp>)>,
+    /// Some of the instances that it holds: id, page and name.
+    pub examples: Vec<(String, String, String)>,
     pub attempts: u32,
     pub slots: u32,
     pub cores: Share,
@@ -112,11 +118,13 @@ impl WorkerRow {
             href: format!("/workers/{}", encoded(&worker.name)),
             state: worker.state.word(),
             drained: worker.drained,
+            query: encoded(&worker.name),
             fault: worker.fault.clone().unwrap_or_default(),
             suspicion: worker
                 .suspicion
                 .map_or_else(String::new, |it| it.to_string()),
-            executor: worker.executor.clone().unwrap_or_default(),
+            reasons: reasons(worker),
+            examples: Vec::new(),
             attempts: worker.attempts,
             slots: worker.slots,
             cores: Share::new(
@@ -138,6 +146,36 @@ impl WorkerRow {
             heard: duration(worker.heard_seconds),
         }
     }
+}
+
+/// What keeps a worker from work, or will.
+fn reasons(worker: &Worker) -> Vec<(String, Option<Stamp>)> {
+    let mut reasons = Vec::new();
+    if worker.state != WorkerState::Healthy {
+        let silent = duration(worker.heard_seconds);
+        reasons.push((format!("not heard for {silent}"), None));
+    }
+    if let Some(at) = worker.lost_at {
+        let text = "what it holds is given up, and retried elsewhere,";
+        reasons.push((text.to_owned(), Some(Stamp(at))));
+    }
+    if let Some(fault) = &worker.fault {
+        reasons.push((format!("cannot launch anything: {fault}"), None));
+    }
+    if let Some(suspicion) = &worker.suspicion {
+        let text = format!("suspicious: {suspicion}; it is tried with one attempt at a time");
+        reasons.push((text, None));
+    }
+    if worker.drained {
+        reasons.push(("gets nothing new until the drain is ended".to_owned(), None));
+    }
+    if worker.leaving {
+        reasons.push(("ends in order, and takes no more work".to_owned(), None));
+    }
+    if let Some(at) = worker.ends_at {
+        reasons.push(("takes no more work from".to_owned(), Some(Stamp(at))));
+    }
+    reasons
 }
 
 /// The devices of a worker, with their holders in words.
@@ -171,12 +209,25 @@ fn device(device: &WorkerDevice) -> (String, String) {
     )
 }
 
+/// Instances of each worker in the list.
+const EXAMPLES_MAX: usize = 2;
+
 impl WorkersPage {
+    /// The list of workers, with some of the instances that run.
     #[must_use]
-    pub fn new(frame: Frame, list: &List<Worker>) -> Self {
+    pub fn new(frame: Frame, list: &List<Worker>, running: &[Instance]) -> Self {
+        let rows = list.items.iter().map(|worker| {
+            let held = running.iter().map(InstanceRow::new);
+            let held = held.filter(|it| it.worker == worker.name);
+            let held = held.take(EXAMPLES_MAX);
+            WorkerRow {
+                examples: held.map(|it| (it.id, it.href, it.name)).collect(),
+                ..WorkerRow::new(worker)
+            }
+        });
         Self {
             frame,
-            rows: list.items.iter().map(WorkerRow::new).collect(),
+            rows: rows.collect(),
         }
     }
 }
@@ -187,7 +238,13 @@ impl WorkersPage {
 pub struct WorkerPage {
     pub frame: Frame,
     pub worker: WorkerRow,
+    /// Its agent, in words.
+    pub facts: Vec<(&'static str, String)>,
+    /// The instances that it holds, the latest first, and the number of the others.
     pub rows: Vec<InstanceRow>,
+    pub others: u64,
+    /// The instances that have ended on it, the latest first.
+    pub ended: Vec<InstanceRow>,
     pub actions: Vec<Action>,
     /// Its changes since the server has started, the latest first.
     pub history: Vec<(Stamp, String)>,
@@ -202,14 +259,17 @@ pub struct Change {
 }
 
 impl WorkerPage {
-    /// The page of a worker, with the part of the running instances that it holds, and its changes.
+    /// The page of a worker, with some of the instances that it holds, those that have ended on it last,
+    /// and its changes.
     #[must_use]
     pub fn new(
         frame: Frame,
         worker: &Worker,
         running: &List<Instance>,
+        ended: Option<List<Instance>>,
         changes: Vec<Change>,
     ) -> Self {
+        let ended = ended.map(|list| list.items).unwrap_or_default();
         let mut actions = actions(&worker.links, OFFERED);
         if !frame.viewer.may_administer {
             actions.retain(|action| !action.target.ends_with("/forget"));
@@ -217,7 +277,10 @@ impl WorkerPage {
         Self {
             frame,
             worker: WorkerRow::new(worker),
+            facts: facts(worker),
+            others: u64::from(worker.attempts).saturating_sub(running.items.len() as u64),
             rows: running.items.iter().map(InstanceRow::new).collect(),
+            ended: ended.iter().map(InstanceRow::new).collect(),
             actions,
             history: changes
                 .into_iter()
@@ -226,6 +289,22 @@ impl WorkerPage {
         }
     }
 }
+
+/// What is known of the agent of a worker.
+fn facts(worker: &Worker) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Incarnation", worker.incarnation.to_string())];
+    facts.extend(worker.executor.clone().map(|it| ("Executor", it)));
+    facts.extend(worker.version.clone().map(|it| ("Version", it)));
+    facts.extend(worker.dialled.clone().map(|it| ("Connected to", it)));
+    let clock = worker
+        .clock_offset_seconds
+        .filter(|it| it.abs() >= CLOCK_NOTABLE);
+    facts.extend(clock.map(|it| ("Clock", format!("{it:+.1} s off that of the scheduler"))));
+    facts
+}
+
+/// Seconds by which a clock must be off to be shown.
+const CLOCK_NOTABLE: f64 = 0.5;
 
 const OFFERED: &[Offer] = &[
     ("drain", |target| {

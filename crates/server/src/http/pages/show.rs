@@ -37,6 +37,10 @@ pub(super) const ROWS: usize = 10;
 const ITEMS: usize = 200;
 const TASKS: usize = 1_000;
 
+/// Instances on the pages of workers: those that run, and those that have ended.
+const HELD: usize = 100;
+const ENDED: usize = 20;
+
 /// Events a second on their page: more than anyone can read.
 const EVENTS_RATE: u64 = 40;
 
@@ -93,7 +97,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
     shown.unwrap_or_else(|problem| pages.error(&api, problem, None))
 }
 
-fn pairs(request: &Request) -> Pairs {
+pub(super) fn pairs(request: &Request) -> Pairs {
     let query = Query::<Pairs>::try_from_uri(request.uri());
     query.map(|Query(pairs)| pairs).unwrap_or_default()
 }
@@ -344,21 +348,35 @@ async fn backfill(pages: &Pages, api: &ApiClient, id: &str) -> Result<Response, 
 }
 
 async fn workers(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
-    let list: List<Worker> = api.get("/workers").await?;
+    let running = format!("/arena?limit={HELD}");
+    let (list, running) = tokio::join!(
+        api.get::<List<Worker>>("/workers"),
+        api.get_part::<List<Instance>>(&running, "What runs"),
+    );
+    let (list, running) = (list?, running.map(|list| list.items).unwrap_or_default());
     let mut frame = pages.frame(api, "Workers", "/workers/");
     // The history does not tell of the health of workers.
     frame.refresh = Refresh::Often;
-    Ok(html(StatusCode::OK, &WorkersPage::new(frame, &list)))
+    Ok(html(
+        StatusCode::OK,
+        &WorkersPage::new(frame, &list, &running),
+    ))
 }
 
 async fn worker(pages: &Pages, api: &ApiClient, name: &str) -> Result<Response, Problem> {
     let worker: Worker = api.get(&format!("/workers/{name}")).await?;
-    let running = format!("/arena?worker={}&limit=1000", encoded(&worker.name));
-    let running: List<Instance> = api.get(&running).await?;
+    let name = encoded(&worker.name);
+    let running = format!("/arena?worker={name}&limit={HELD}&sort=-submitted");
+    let ended = format!("/history?worker={name}&limit={ENDED}");
+    let (running, ended) = tokio::join!(
+        api.get::<List<Instance>>(&running),
+        api.get_part::<List<Instance>>(&ended, "What has ended here"),
+    );
+    let running = running?;
     let mut frame = pages.frame(api, worker.name.clone(), "/workers/");
     frame.refresh = Refresh::Often;
     let changes = pages.0.recent.worker(&worker.name);
-    let page = WorkerPage::new(frame, &worker, &running, changes);
+    let page = WorkerPage::new(frame, &worker, &running, ended, changes);
     Ok(html(StatusCode::OK, &page))
 }
 
