@@ -47,7 +47,11 @@ async fn a_form_from_another_origin_is_refused() {
     let page = browser.page("/").await;
     let body = |target: &str| format!("csrf={}&target={target}", form_token(&page));
     let own = server.url("");
-    for (path, target) in [("/-/act", "PUT+/workers/none/drained"), ("/-/sign-out", "")] {
+    for (path, target) in [
+        ("/-/act", "PUT+/workers/none/drained"),
+        ("/-/edit", ""),
+        ("/-/sign-out", ""),
+    ] {
         let post = |origin: &str| {
             let request = browser.http.post(server.url(path));
             let form = "application/x-www-form-urlencoded";

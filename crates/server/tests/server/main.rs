@@ -5,6 +5,7 @@ mod disk;
 mod events;
 mod failure;
 mod forgery;
+mod forms;
 mod library;
 mod lifecycle;
 mod limits;

@@ -180,10 +180,7 @@ impl EntryPage {
                 .get("run")
                 .map(|target| LaunchForm::new(target.clone(), &definition, refusal)),
             definition: yaml::highlight(&definition),
-            exceptions: exceptions
-                .take(EXCEPTIONS_MAX)
-                .map(TickRow::new)
-                .collect(),
+            exceptions: exceptions.take(EXCEPTIONS_MAX).map(TickRow::new).collect(),
             ticks: ticks.items.iter().map(TickRow::new).collect(),
             instances: newest
                 .iter()
@@ -285,6 +282,11 @@ const OFFERED: &[Offer] = &[
     }),
     ("unpause", |target| {
         Action::new("End the pause", target).with("{\"paused\":false}")
+    }),
+    ("remove", |target| {
+        let question =
+            "Remove the entry? Its instances and runs continue, and its revisions stay readable.";
+        Action::new("Remove", target).ask(question.to_owned())
     }),
 ];
 

@@ -12,12 +12,14 @@ use baton_model::api::{FieldProblem, Problem};
 use baton_model::json;
 use baton_web::address::local;
 use baton_web::pages::launch::Refusal;
+use baton_web::pages::limit_form::LimitForm;
 use baton_web::time::day;
 use serde_json::{Map, Value, json};
 
 use super::api_client::{Answered, ApiClient, problem};
 use super::session::{form, old_form};
-use super::{Pages, entry, redirect};
+use super::{Pages, entry, lists, redirect};
+use crate::http::views::encoded;
 use crate::limits::FORM_BYTES_MAX;
 
 /// Rows that a form may select.
@@ -128,6 +130,7 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
         return pages.error(&api, old_form(), Some(back));
     }
     let outcome = match (fields.one("selected"), fields.one("target")) {
+        (None, None) if fields.one("form") == Some("limit") => set_limit(&api, &fields).await,
         (Some(operation), _) => selected(&api, operation, &fields).await.map(|()| None),
         (None, Some(target)) => perform(&api, target, &fields).await,
         (None, None) => Err(problem(400, "the form names no operation")),
@@ -139,6 +142,12 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
             let typed = typed.map(|(name, typed)| (name, typed.text)).collect();
             entry::refused(&pages, &api, &back, Refusal { typed, problem }).await
         }
+        Err(problem) if is_refused(&problem) && fields.one("form") == Some("limit") => {
+            let typed = |name| fields.one(name).unwrap_or_default().to_owned();
+            let form = LimitForm::refused(typed("name"), typed("capacity"), problem);
+            let page = lists::limits(&pages, &api, form).await;
+            page.unwrap_or_else(|problem| pages.error(&api, problem, Some(back)))
+        }
         Err(problem) => pages.error(&api, problem, Some(back)),
     }
 }
@@ -146,6 +155,22 @@ pub(super) async fn act(State(pages): State<Pages>, request: Request) -> Respons
 /// Whether the values of a form may be the reason.
 fn is_refused(problem: &Problem) -> bool {
     matches!(problem.status, 400 | 409 | 422 | 429)
+}
+
+/// Sets the limit of a form.
+async fn set_limit(api: &ApiClient, fields: &Fields) -> Result<Option<String>, Problem> {
+    let typed = |name| fields.one(name).unwrap_or_default().trim();
+    let capacity: u64 = typed("capacity").parse().map_err(|_| Problem {
+        errors: vec![FieldProblem {
+            field: "capacity".to_owned(),
+            message: "it is not a whole number".to_owned(),
+            hint: "write a number such as 4".to_owned(),
+        }],
+        ..problem(422, "the form has an error; nothing was changed")
+    })?;
+    let target = format!("PUT /limits/{}", encoded(typed("name")));
+    let body = json!({ "capacity": capacity }).to_string();
+    send(api, &target, Some(body), &[]).await.map(|_| None)
 }
 
 /// Carries out `METHOD /path`; returns the address of what it has created, or of the list without what
@@ -161,6 +186,10 @@ async fn perform(
         .into_iter()
         .collect();
     let answered = send(api, target, fields.body()?, &more).await?;
+    if target.starts_with("DELETE /") && target.contains("/tasks/") {
+        // The page of an entry is gone with it.
+        return Ok(Some("/library/".to_owned()));
+    }
     let reply: Value = json::from_slice(&answered.body).unwrap_or(Value::Null);
     let mut links = [
         "/links/control",

@@ -7,8 +7,9 @@ use baton_model::api::{
 };
 use baton_web::frame::Refresh;
 use baton_web::pages::alarms::AlarmsPage;
-use baton_web::pages::filters::Filters;
+use baton_web::pages::filters::{Filters, HIDE};
 use baton_web::pages::instances::{InstancesPage, ListKind, Reach};
+use baton_web::pages::limit_form::LimitForm;
 use baton_web::pages::limits::LimitsPage;
 use baton_web::pages::notifications::NotificationsPage;
 use baton_web::pages::runs::RunsPage;
@@ -31,11 +32,17 @@ pub(super) async fn instances(
         ListKind::History => ("History", "/history/"),
     };
     let path = section.trim_end_matches('/');
-    let list: List<Instance> = api.get(&with_query(path, query)).await?;
+    let list: List<Instance> = api.get(&with_query(path, &without_columns(query))).await?;
     let reach = reach(api, &list).await;
     let frame = pages.frame(api, title, section);
     let page = InstancesPage::new(frame, kind, Filters::new(query), &list, reach);
     Ok(html(StatusCode::OK, &page))
+}
+
+/// The query of a list without the columns that its reader hides, which the API does not know.
+fn without_columns(query: &Pairs) -> Pairs {
+    let pairs = query.iter().filter(|(name, _)| name != HIDE);
+    pairs.cloned().collect()
 }
 
 /// How far a page has looked that is not full and not the last.
@@ -59,7 +66,9 @@ pub(super) async fn runs(
     api: &ApiClient,
     query: &Pairs,
 ) -> Result<Response, Problem> {
-    let list: List<Run> = api.get(&with_query("/runs", query)).await?;
+    let list: List<Run> = api
+        .get(&with_query("/runs", &without_columns(query)))
+        .await?;
     let frame = pages.frame(api, "Runs", "/runs/");
     let page = RunsPage::new(frame, Filters::new(query), &list);
     Ok(html(StatusCode::OK, &page))
@@ -76,12 +85,23 @@ pub(super) async fn alarms(
     Ok(html(StatusCode::OK, &page))
 }
 
-pub(super) async fn limits(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
+/// The page of limits, also after a form was refused.
+pub(super) async fn limits(
+    pages: &Pages,
+    api: &ApiClient,
+    form: LimitForm,
+) -> Result<Response, Problem> {
     let list: List<Limit> = api.get("/limits").await?;
     let mut frame = pages.frame(api, "Limits", "/limits/");
-    // The history does not tell of what waits.
-    frame.refresh = Refresh::Often;
-    Ok(html(StatusCode::OK, &LimitsPage::new(frame, &list)))
+    let (refresh, status) = if form.is_refused() {
+        // Its address is that of the form.
+        (Refresh::Never, StatusCode::UNPROCESSABLE_ENTITY)
+    } else {
+        // The history does not tell of what waits.
+        (Refresh::Often, StatusCode::OK)
+    };
+    frame.refresh = refresh;
+    Ok(html(status, &LimitsPage::new(frame, &list, form)))
 }
 
 pub(super) async fn secrets(

@@ -9,6 +9,7 @@
 //! | `api_client` | requests to the API on behalf of the viewer |
 //! | `session` | signing in and out, and the tokens and origins of forms |
 //! | `show` | the page of each address |
+//! | `edit` | the form that adds or changes an entry |
 //! | `entry` | the page of an entry of the library |
 //! | `lists` | the pages of lists |
 //! | `attention` | entries that fail again and again, for the overview |
@@ -30,6 +31,7 @@
 //! | `GET /-/events` | the events of the API |
 //! | `POST /-/sign-in`, `/-/sign-out` | the session |
 //! | `POST /-/act` | an operation of the API |
+//! | `GET /-/edit`, `POST /-/edit` | the form of an entry of the library |
 //!
 //! The cookie of a session is read here only. It authenticates pages, the addresses below `/-/`, and
 //! operations through forms with their own token. The API itself does not accept it: a request that
@@ -38,6 +40,7 @@
 mod act;
 mod api_client;
 mod attention;
+mod edit;
 mod entry;
 mod lists;
 mod live;
@@ -113,6 +116,7 @@ pub(super) fn router(api: Router, app: App) -> Router {
         .route("/-/sign-in", post(session::sign_in))
         .route("/-/sign-out", post(session::sign_out))
         .route("/-/act", post(act::act))
+        .route("/-/edit", post(edit::submit))
         .route_layer(middleware::from_fn_with_state(
             pages.clone(),
             session::check_origin,
@@ -123,6 +127,7 @@ pub(super) fn router(api: Router, app: App) -> Router {
         .route("/-/components", get(show::components))
         .route("/-/go", get(show::go))
         .route("/-/retry", get(show::preview_retry))
+        .route("/-/edit", get(edit::show))
         .route("/-/changes", get(live::changes))
         .route("/-/events", get(show::follow_events))
         .merge(forms)

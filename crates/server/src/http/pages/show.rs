@@ -19,6 +19,7 @@ use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::ListKind;
 use baton_web::pages::items::ItemsPage;
 use baton_web::pages::library::{BackfillPage, BackfillsPage, LibraryPage};
+use baton_web::pages::limit_form::LimitForm;
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
 use baton_web::pages::run::{self, PreviewPage, RunPage};
@@ -85,7 +86,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["fleets"] => fleets(pages, &api).await,
         ["fleets", name] => fleet(pages, &api, name, &query).await,
         ["alarms"] => lists::alarms(pages, &api, &query).await,
-        ["limits"] => lists::limits(pages, &api).await,
+        ["limits"] => lists::limits(pages, &api, LimitForm::default()).await,
         ["secrets"] => lists::secrets(pages, &api, &query).await,
         ["notifications"] => lists::notifications(pages, &api, &query).await,
         ["schedulers"] => schedulers(pages, &api).await,
