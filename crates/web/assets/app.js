@@ -381,6 +381,19 @@ function filter(input) {
 
 document.addEventListener("input", (event) => { if (event.target.matches("[data-find]")) filter(event.target); });
 
+// An error of a text leads to its line.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-line]");
+  if (!link) return;
+  event.preventDefault();
+  const text = document.getElementById("text"), lines = text.value.split("\n");
+  const at = Number(link.dataset.line) - 1;
+  const from = lines.slice(0, at).join("\n").length + (at > 0 ? 1 : 0);
+  text.focus();
+  text.setSelectionRange(from, from + (lines[at]?.length ?? 0));
+  text.scrollTop = (at - 3) * (text.scrollHeight / lines.length);
+});
+
 // The page of events. The server sends the newest ones, and counts those that it leaves out.
 const EVENTS_SHOWN = 500;
 
@@ -427,8 +440,60 @@ function showEvents(list) {
   stream.addEventListener("error", () => { live.textContent = "reconnecting…"; });
 }
 
+// Saved filters: names of queries of a list. They are in this browser; the address of a list can be sent to others.
+const SAVED = "baton-filters";
+
+function savedFilters() {
+  try { return JSON.parse(localStorage.getItem(SAVED)) ?? {}; } catch { return {}; }
+}
+
+function saveFilters(list, filters) {
+  try { localStorage.setItem(SAVED, JSON.stringify({ ...savedFilters(), [list]: filters })); } catch { /* A browser may refuse to keep anything. */ }
+}
+
+function element(name, properties, ...children) {
+  const made = Object.assign(document.createElement(name), properties);
+  made.append(...children);
+  return made;
+}
+
+// What a form leaves empty, and where a page begins, is no filter.
+function filterOf(search) {
+  const query = new URLSearchParams(search);
+  return new URLSearchParams([...query].filter(([name, value]) => value !== "" && name !== "cursor")).toString();
+}
+
+function showSaved(place, isOpen) {
+  const list = place.dataset.list, current = filterOf(location.search);
+  const filters = savedFilters()[list] ?? [];
+  const items = filters.map(({ name, query }) => {
+    const link = element("a", { href: "?" + query, textContent: name });
+    if (query === current) link.setAttribute("aria-current", "true");
+    const remove = element("button", { type: "button", className: "remove", title: "Remove", textContent: "×" });
+    remove.setAttribute("aria-label", "Remove the filter " + name);
+    remove.addEventListener("click", () => { saveFilters(list, filters.filter((it) => it.name !== name)); showSaved(place, true); });
+    return element("li", {}, link, remove);
+  });
+  const input = element("input", { required: true, autocomplete: "off", maxLength: 60 });
+  const form = element("form", {}, element("label", {}, "Save this filter as ", input), element("button", { type: "submit", textContent: "Save" }));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const name = input.value.trim();
+    if (!name) return;
+    saveFilters(list, [...filters.filter((it) => it.name !== name), { name, query: current }]);
+    showSaved(place, false);
+  });
+  const details = element("details", { open: isOpen }, element("summary", { textContent: "Saved filters" }));
+  details.append(current ? form : element("p", { className: "faint", textContent: "A filter that is in the address can be saved here, in this browser." }));
+  place.replaceChildren(element("ul", {}, ...items), details);
+  place.hidden = filters.length === 0 && !current && !isOpen;
+}
+
+const saved = document.getElementById("saved");
+if (saved) showSaved(saved, false);
+
 // Keys.
-const PLACES = { o: "/", r: "/arena/", w: "/bullpen/", h: "/history/", l: "/library/" };
+const PLACES = { o: "/", r: "/arena/", w: "/bullpen/", h: "/history/", l: "/library/", n: "/runs/", a: "/alarms/", b: "/backfills/", k: "/workers/", u: "/usage/" };
 let going = false;
 
 function rowsOf() { return [...document.querySelectorAll("#list tbody tr")]; }
@@ -463,6 +528,8 @@ document.addEventListener("keydown", (event) => {
     case "k": step(-1); break;
     case "x": row()?.querySelector("input[name=id]")?.click(); break;
     case "Enter": if (event.target === body) row()?.querySelector("a")?.click(); break;
+    case "f": event.preventDefault(); document.querySelector(".filters :is(select, input:not([type=hidden]))")?.focus(); break;
+    case "s": if (saved) { showSaved(saved, true); saved.querySelector("a, input, summary").focus(); event.preventDefault(); } break;
     case "g": going = true; break;
     case "?": location.assign("/-/keys"); break;
   }

@@ -1,10 +1,13 @@
 """Long lists: they follow what changes, and tell how far they have looked."""
 
 import json
+import re
 import urllib.request
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from conftest import Server
+from playwright.sync_api import expect
 
 # More than a list changes in one frame.
 COUNT = 45
@@ -91,4 +94,62 @@ def test_a_list_that_matches_few_looks_further_by_itself(page, lists):
     # The end was reached: nothing is left to look for.
     page.wait_for_function("document.getElementById('more') === null && document.getElementById('none') === null")
     assert len(steps) >= 2
+    assert page.problems == []
+
+
+def test_columns_are_hidden_by_the_address(page, lists):
+    submit(lists, 3)
+    page.goto(lists.url + "/bullpen/?sort=-submitted")
+    visible = page.locator("#list th:visible")
+    expect(visible).to_have_count(10)
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_role("checkbox", name="Hide Owner").check()
+    page.get_by_role("checkbox", name="Hide Worker").check()
+    page.get_by_role("button", name="Filter").click()
+    expect(page).to_have_url(re.compile("hide=Owner&hide=Worker"))
+    expect(visible).to_have_count(8)
+    expect(page.get_by_role("columnheader", name="Owner")).to_be_hidden()
+    expect(page.locator("#list tbody tr").first.locator("td:visible")).to_have_count(8)
+    # The other order and the next page have the same columns.
+    assert "hide=Owner" in page.get_by_role("link", name="Submitted").get_attribute("href")
+    page.goto(lists.url + "/bullpen/?limit=2&hide=Owner")
+    assert page.locator("#more").count() == 0 or "hide=Owner" in page.locator("#more").get_attribute("href")
+    is_shown(page, lists, "/bullpen")
+    # An update keeps them hidden.
+    submit(lists, 1)
+    page.goto(lists.url + "/bullpen/?hide=Owner")
+    submit(lists, 1)
+    is_shown(page, lists, "/bullpen")
+    expect(page.get_by_role("columnheader", name="Owner")).to_be_hidden()
+    assert page.problems == []
+
+
+def test_filters_are_saved_in_the_browser(page, lists):
+    submit(lists, 1)
+    page.goto(lists.url + "/bullpen/")
+    expect(page.locator("#saved")).to_be_hidden()
+    page.keyboard.press("f")
+    expect(page.get_by_label("State", exact=True)).to_be_focused()
+    page.get_by_label("Name", exact=True).fill("wai*")
+    page.get_by_role("button", name="Filter").click()
+    page.locator("#saved summary").click()
+    page.get_by_label("Save this filter as").fill("mine")
+    page.get_by_role("button", name="Save", exact=True).click()
+    link = page.locator("#saved").get_by_role("link", name="mine")
+    expect(link).to_have_attribute("aria-current", "true")
+    assert Axe().run(page).violations_count == 0
+    # An update of the page leaves them.
+    submit(lists, 1)
+    is_shown(page, lists, "/bullpen?name=wai*")
+    expect(link).to_be_visible()
+    page.goto(lists.url + "/history/")
+    expect(page.locator("#saved")).to_be_hidden()
+    page.goto(lists.url + "/bullpen/")
+    link.click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("wai*")
+    page.locator("body").press("s")
+    page.get_by_role("button", name="Remove the filter mine").click()
+    expect(link).to_have_count(0)
+    page.reload()
+    expect(link).to_have_count(0)
     assert page.problems == []

@@ -27,6 +27,8 @@ PAGES = {
     "schedulers": "/schedulers/",
     "usage": "/usage/",
     "events": "/events",
+    "edit": "/-/edit?entry=ann/nightly",
+    "add": "/-/edit",
     "keys": "/-/keys",
     "components": "/-/components",
     "instance": "/instances/i1",
@@ -173,6 +175,7 @@ def test_an_event_leads_to_its_instance(page, server):
 
 def test_an_entry_is_launched_by_its_form(page, server):
     open_page(page, server, "/ann/tasks/nightly")
+    page.locator("summary", has_text="Launch").click()
     page.get_by_label("day").fill("2026-11-16")
     page.get_by_role("button", name="Launch").click()
     expect(page.locator("h1")).to_contain_text("nightly")

@@ -52,10 +52,7 @@ mod tests {
             html.contains("<span class=\"del\">- run: a</span>"),
             "{html}"
         );
-        assert!(
-            html.contains("+ run: &quot;&lt;b&gt;&quot;"),
-            "{html}"
-        );
+        assert!(html.contains("+ run: &quot;&lt;b&gt;&quot;"), "{html}");
         assert!(render(&before, &before).is_empty());
     }
 }

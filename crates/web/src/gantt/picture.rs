@@ -100,7 +100,13 @@ fn draw(
             } else {
                 ""
             };
-            let _ = write!(body, "<a{class} href=\"{}\">", escape(href));
+            // The whole row is a link, not only its bar and its texts.
+            let _ = write!(
+                body,
+                "<a{class} href=\"{}\"><rect class=\"hit\" x=\"0\" y=\"{}\" width=\"{WIDTH}\" height=\"{ROW}\"/>",
+                escape(href),
+                n(AXIS + place as f64 * ROW - (ROW - BAR) / 2.0)
+            );
         }
         draw_row(&mut body, chart, row, AXIS + place as f64 * ROW);
         body.push_str(if href.is_some() { "</a>\n" } else { "\n" });
@@ -255,7 +261,7 @@ mod tests {
             let (number, _) = rest.split_once('"').expect("closed");
             number.parse().expect("a number")
         };
-        let bars: Vec<_> = svg.split("<rect").skip(1).collect();
+        let bars: Vec<_> = svg.split("<rect class=\"span-bar").skip(1).collect();
         assert_eq!(bars.len(), 3);
         for bar in bars {
             let end = number(bar, "x") + number(bar, "width");

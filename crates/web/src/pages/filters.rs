@@ -1,17 +1,21 @@
-//! Filters and orders of lists, as their addresses have them.
+//! Filters, orders and columns of lists, as their addresses have them.
 
 use crate::text::encoded;
 
 /// Parameters of an address that filter nothing.
-const OTHERS: [&str; 4] = ["cursor", "limit", "reasons", "sort"];
+const OTHERS: [&str; 5] = ["cursor", "limit", "reasons", "sort", HIDE];
 
-/// The filters of a list, and its order.
+/// The parameter of a column that is not shown: by its label. It belongs to pages alone.
+pub const HIDE: &str = "hide";
+
+/// The filters of a list, its order, and the columns that the reader does not want.
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
     /// Names and values, none of them empty.
     pairs: Vec<(String, String)>,
     /// The key of the order, with a minus if it is descending; empty for the usual one.
     pub sort: String,
+    hidden: Vec<String>,
 }
 
 impl Filters {
@@ -24,6 +28,11 @@ impl Filters {
         };
         Self {
             sort: sort.map(|(_, sort)| sort.clone()).unwrap_or_default(),
+            hidden: parameters
+                .iter()
+                .filter(|(name, value)| name == HIDE && !value.is_empty())
+                .map(|(_, label)| label.clone())
+                .collect(),
             pairs: parameters.iter().filter(set).cloned().collect(),
         }
     }
@@ -41,14 +50,37 @@ impl Filters {
         found.map_or("", |(_, value)| value)
     }
 
-    /// The address of the first page in another order, with the same filters.
+    /// Whether the reader does not want a column.
+    #[must_use]
+    pub fn hides(&self, label: &str) -> bool {
+        self.hidden.iter().any(|hidden| hidden == label)
+    }
+
+    /// Classes that hide columns of a table whose first columns have no heading.
+    pub(super) fn classes(&self, headings: &[Heading], first: usize) -> String {
+        let columns = headings.iter().enumerate();
+        let hidden = columns.filter(|(at, heading)| *at > 0 && self.hides(heading.label));
+        let classes = hidden.map(|(at, _)| format!("hide-{}", at + 1 + first));
+        classes.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The address of another page of the list, with the same columns.
+    pub(super) fn with_columns(&self, mut address: String) -> String {
+        for label in &self.hidden {
+            address.push(if address.contains('?') { '&' } else { '?' });
+            address.push_str(&format!("{HIDE}={}", encoded(label)));
+        }
+        address
+    }
+
+    /// The address of the first page in another order, with the same filters and columns.
     fn sorted_by(&self, sort: &str) -> String {
         let mut query = String::from("?");
         for (name, value) in &self.pairs {
             query.push_str(&format!("{}={}&", encoded(name), encoded(value)));
         }
         query.push_str(&format!("sort={sort}"));
-        query
+        self.with_columns(query)
     }
 }
 
@@ -132,6 +164,26 @@ impl Heading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hidden_columns_stay_hidden_on_other_pages() {
+        let pairs = [("hide", "Owner"), ("hide", "Id"), ("name", "x")];
+        let filters = Filters::new(&pairs.map(|(name, it)| (name.into(), it.into())));
+        assert!(filters.hides("Owner") && !filters.hides("Name"));
+        assert!(Filters::new(&[("hide".into(), "Owner".into())]).is_empty());
+        let columns = [Column::text("Id").sorted("id"), Column::text("Owner")];
+        let headings = Heading::all(&columns, &filters, "id");
+        // The first column leads to the rows, and stays.
+        assert_eq!(filters.classes(&headings, 1), "hide-3");
+        assert_eq!(
+            filters.with_columns("/runs/?cursor=3".into()),
+            "/runs/?cursor=3&hide=Owner&hide=Id"
+        );
+        assert_eq!(
+            headings[0].href.as_deref(),
+            Some("?name=x&sort=-id&hide=Owner&hide=Id")
+        );
+    }
 
     #[test]
     fn a_heading_keeps_the_filters_and_turns_the_order_around() {

@@ -246,7 +246,12 @@ mod tests {
     fn a_grid_has_the_oldest_run_first_and_a_link_in_each_cell() {
         let task = |name: &str, status| (name.to_owned(), status);
         let latest = [
-            run(3, "FAILED", 4_000, &[task("load", "failed"), task("mail", "blocked")]),
+            run(
+                3,
+                "FAILED",
+                4_000,
+                &[task("load", "failed"), task("mail", "blocked")],
+            ),
             run(2, "DONE", 2_000, &[task("load", "done")]),
             run(1, "DONE", 6_000, &[task("load", "done")]),
         ];
@@ -261,7 +266,10 @@ mod tests {
         );
         assert!(grid.rows[1].cells[0].is_none());
         let outcome = grid.outcome().expect("ended");
-        assert_eq!((outcome.done, outcome.ended, outcome.is_done_now), (2, 3, false));
+        assert_eq!(
+            (outcome.done, outcome.ended, outcome.is_done_now),
+            (2, 3, false)
+        );
         assert_eq!(outcome.median, "6.00 s");
         assert_eq!(Grid::default().outcome(), None);
     }

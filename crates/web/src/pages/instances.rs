@@ -23,6 +23,8 @@ pub struct InstancesPage {
     /// Whether its instances have run on workers.
     pub has_workers: bool,
     pub headings: Vec<Heading>,
+    /// Classes that hide columns.
+    pub hidden: String,
     pub rows: Vec<InstanceRow>,
     pub next: Option<String>,
     /// How far the page has looked, if it ends before it is full.
@@ -161,12 +163,16 @@ impl InstancesPage {
                 &[("retry", "Retry")],
             ),
         };
+        let headings = kind.headings(&filters);
+        // The column of the boxes has no heading.
+        let boxes = usize::from(frame.viewer.may_operate);
         Self {
             frame,
             heading,
             total: list.total,
             has_workers: kind != ListKind::Bullpen,
-            headings: kind.headings(&filters),
+            hidden: filters.classes(&headings, boxes),
+            headings,
             direction: match (kind, filters.sort.is_empty()) {
                 (ListKind::History, true) => "back",
                 (ListKind::History, false) if filters.sort == "-ended" => "back",
@@ -174,10 +180,10 @@ impl InstancesPage {
                 _ => "up",
             },
             reach,
+            next: next(&list.links).map(|next| filters.with_columns(next)),
             filters,
             states: states.iter().map(|state| state.word()).collect(),
             rows: list.items.iter().map(InstanceRow::new).collect(),
-            next: next(&list.links),
             hint,
             bulk: bulk.to_vec(),
         }

@@ -187,7 +187,7 @@ impl RunPage {
                 mean: timed.iter().any(|task| task.mean_seconds.is_some()),
                 reason: timed.iter().any(|task| task.reason.is_some()),
             },
-            tasks: timed.iter().map(|task| TaskRow::new(&run, task)).collect(),
+            tasks: task_rows(&run, &timed),
             more_tasks: next(&tasks.links).is_some(),
             gantt: gantt::render(
                 &Timeline {
@@ -228,6 +228,18 @@ const OFFERED: &[Offer] = &[
     }),
     ("resume", |target| Action::new("Resume", target).with("{}")),
 ];
+
+/// With more tasks, those come first that have failed or run.
+const ORDERED_TASKS_MAX: usize = 20;
+
+/// The tasks in the order of the plan, as long as all of them are in sight.
+fn task_rows(run: &Run, tasks: &[RunTask]) -> Vec<TaskRow> {
+    let mut tasks: Vec<&RunTask> = tasks.iter().collect();
+    if tasks.len() > ORDERED_TASKS_MAX {
+        tasks.sort_by_key(|task| TaskState::of(run, task));
+    }
+    tasks.iter().map(|task| TaskRow::new(run, task)).collect()
+}
 
 /// Causes that are shown, and of them those with output, of 4 KiB each at most.
 const CAUSES_MAX: usize = 40;

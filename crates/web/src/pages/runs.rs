@@ -19,6 +19,8 @@ pub struct RunsPage {
     pub filters: Filters,
     pub states: Vec<&'static str>,
     pub headings: Vec<Heading>,
+    /// Classes that hide columns.
+    pub hidden: String,
     pub rows: Vec<RunRow>,
     pub next: Option<String>,
 }
@@ -81,13 +83,15 @@ impl RunsPage {
             Column::number("Elapsed"),
         ];
         let now = frame.now;
+        let headings = Heading::all(&columns, &filters, "-submitted");
         Self {
             frame,
-            headings: Heading::all(&columns, &filters, "-submitted"),
-            filters,
+            hidden: filters.classes(&headings, 0),
+            headings,
             states: states.iter().map(|state| state.word()).collect(),
             rows: list.items.iter().map(|run| RunRow::new(run, now)).collect(),
-            next: next(&list.links),
+            next: next(&list.links).map(|next| filters.with_columns(next)),
+            filters,
         }
     }
 }

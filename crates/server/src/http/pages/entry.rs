@@ -82,7 +82,11 @@ async fn answers(
     // Segments of the address are encoded already.
     let path = format!("/{owner}/tasks/{name}");
     let compared = parameter(query, "against");
-    let own: Pairs = query.iter().filter(|(name, _)| name != "against").cloned().collect();
+    let own: Pairs = query
+        .iter()
+        .filter(|(name, _)| name != "against")
+        .cloned()
+        .collect();
     let entry: Task<Value> = api.get(&with_query(&path, &own)).await?;
     let (due, ticks, revisions) = (
         format!("{path}/due?limit={DUE}"),
@@ -120,7 +124,8 @@ async fn answers(
     let other = match against {
         Some(other) => {
             let other = format!("{path}?revision={other}");
-            api.get_part::<Task<Value>>(&other, "The other revision").await
+            api.get_part::<Task<Value>>(&other, "The other revision")
+                .await
         }
         None => None,
     };
@@ -184,7 +189,10 @@ async fn latest_runs(api: &ApiClient, entry: &Task<Value>) -> Vec<(Run, Vec<RunT
 /// The latest instances of a task, in the order of their submission.
 async fn latest_instances(api: &ApiClient, entry: &Task<Value>) -> Vec<Instance> {
     let of = of(entry, GRID_INSTANCES);
-    let (running, ended) = (format!("/arena?{of}&sort=-submitted"), format!("/history?{of}"));
+    let (running, ended) = (
+        format!("/arena?{of}&sort=-submitted"),
+        format!("/history?{of}"),
+    );
     let (running, ended) = tokio::join!(
         api.get_part::<List<Instance>>(&running, "What runs"),
         api.get_part::<List<Instance>>(&ended, "The latest instances"),
