@@ -129,7 +129,7 @@ def test_filters_are_saved_in_the_browser(page, lists):
     page.goto(lists.url + "/bullpen/")
     expect(page.locator("#saved")).to_be_hidden()
     page.keyboard.press("f")
-    expect(page.get_by_label("State", exact=True)).to_be_focused()
+    expect(page.locator("select[name=state]")).to_be_focused()
     page.get_by_label("Name", exact=True).fill("wai*")
     page.get_by_role("button", name="Filter").click()
     page.locator("#saved summary").click()

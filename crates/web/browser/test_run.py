@@ -44,7 +44,7 @@ def test_the_critical_path_is_outlined_and_leads_to_its_items(page, server):
       const box = it.getBoundingClientRect(), whole = it.ownerSVGElement.getBoundingClientRect();
       return box.right <= whole.right - 10;
     })"""
-    assert page.locator("svg.gantt rect, svg.gantt text").evaluate_all(inside)
+    assert page.locator("svg.gantt .span-bar, svg.gantt text").evaluate_all(inside)
     picture(page, "run-failed")
     critical.last.click()
     expect(page.locator("h1")).to_contain_text("check")

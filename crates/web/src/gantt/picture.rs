@@ -103,7 +103,7 @@ fn draw(
             // The whole row is a link, not only its bar and its texts.
             let _ = write!(
                 body,
-                "<a{class} href=\"{}\"><rect class=\"hit\" x=\"0\" y=\"{}\" width=\"{WIDTH}\" height=\"{ROW}\"/>",
+                "<a{class} href=\"{}\"><rect class=\"hit\" y=\"{}\"/>",
                 escape(href),
                 n(AXIS + place as f64 * ROW - (ROW - BAR) / 2.0)
             );

@@ -12,6 +12,7 @@ use baton_model::workflow::Condition;
 use serde_json::json;
 
 use super::attention::{self, AttentionRow, Failing};
+use super::grid::Grid;
 use super::instance::LogView;
 use crate::attempts::Attempts;
 use crate::chart::{self, Bar};
@@ -22,6 +23,7 @@ use crate::graph;
 use crate::json;
 use crate::markup::Markup;
 use crate::time::Stamp;
+use crate::yaml;
 
 /// The colours of the style sheet.
 const COLOURS: [&str; 23] = [
@@ -45,7 +47,10 @@ pub struct ComponentsPage {
     pub actions: Vec<Action>,
     pub logs: Vec<LogView>,
     pub json: Markup,
+    pub yaml: Markup,
     pub diff: Markup,
+    pub grid: Grid,
+    pub errors: [(&'static str, &'static str); 1],
     pub bars: Markup,
     pub curve: Markup,
     pub large_curve: Markup,
@@ -89,6 +94,11 @@ impl ComponentsPage {
                 LogView::missing("stderr", "No attempt has begun.".to_owned()),
             ],
             json: json::render(&json!({"text": "a", "number": 1, "list": [true, null]})),
+            yaml: yaml::highlight(
+                &json!({"run": "set -e\nmake\n", "retries": 3, "after": ["load"]}),
+            ),
+            grid: Grid::of_runs(&[(run(), tasks())], AT),
+            errors: [("runn", "a task has no field `runn`")],
             diff: diff::render(
                 &json!({"run": "old", "user": "ann"}),
                 &json!({"run": "new", "user": "ann"}),

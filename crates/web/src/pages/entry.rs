@@ -11,7 +11,7 @@ use super::grid::{Grid, Outcome};
 use super::instances::InstanceRow;
 use super::launch::{Control, LaunchForm, Refusal};
 use super::library::word;
-use super::runs::RunRow;
+use super::runs::{RunRow, without_progress};
 use super::suggestion::SizingBlock;
 use super::{Offer, actions};
 use crate::frame::{Action, Frame};
@@ -55,6 +55,8 @@ pub struct EntryPage {
     pub exceptions: Vec<TickRow>,
     pub instances: Vec<InstanceRow>,
     pub runs: Vec<RunRow>,
+    /// The class that hides their progress, if none has any.
+    pub hidden: String,
     pub revisions: Vec<RevisionRow>,
     /// Changes against another revision, and its number.
     pub changes: Markup,
@@ -151,6 +153,8 @@ impl EntryPage {
             EntryKind::Workflow => Grid::of_runs(&latest, now),
             EntryKind::Task => Grid::of_instances(&instances.iter().collect::<Vec<_>>()),
         };
+        let runs = latest.iter().take(TABLE_ROWS);
+        let runs: Vec<RunRow> = runs.map(|(run, _)| RunRow::new(run, now)).collect();
         let exceptions = ticks.items.iter();
         let exceptions = exceptions.filter(|tick| tick.verdict != "launched");
         Self {
@@ -187,11 +191,8 @@ impl EntryPage {
                 .take(TABLE_ROWS)
                 .map(|instance| InstanceRow::new(instance))
                 .collect(),
-            runs: latest
-                .iter()
-                .take(TABLE_ROWS)
-                .map(|(run, _)| RunRow::new(run, now))
-                .collect(),
+            hidden: without_progress(&runs),
+            runs,
             revisions: revisions
                 .items
                 .iter()

@@ -62,6 +62,13 @@ impl RunRow {
     }
 }
 
+/// The class that hides the column of progress, if no row has any.
+pub(super) fn without_progress(rows: &[RunRow]) -> String {
+    let is_empty = rows.iter().all(|row| row.progress.is_none());
+    let class = if is_empty { "hide-5" } else { "" };
+    class.to_owned()
+}
+
 impl RunsPage {
     #[must_use]
     pub fn new(frame: Frame, filters: Filters, list: &List<Run>) -> Self {
@@ -84,12 +91,14 @@ impl RunsPage {
         ];
         let now = frame.now;
         let headings = Heading::all(&columns, &filters, "-submitted");
+        let rows: Vec<RunRow> = list.items.iter().map(|run| RunRow::new(run, now)).collect();
+        let classes = [filters.classes(&headings, 0), without_progress(&rows)];
         Self {
             frame,
-            hidden: filters.classes(&headings, 0),
+            hidden: classes.join(" ").trim().to_owned(),
             headings,
             states: states.iter().map(|state| state.word()).collect(),
-            rows: list.items.iter().map(|run| RunRow::new(run, now)).collect(),
+            rows,
             next: next(&list.links).map(|next| filters.with_columns(next)),
             filters,
         }
