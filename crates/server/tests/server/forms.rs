@@ -96,12 +96,18 @@ async fn a_form_replaces_only_the_revision_that_its_reader_has_seen() {
     };
     let page = refusal(send("1").await, StatusCode::PRECONDITION_FAILED).await;
     assert!(page.contains("has revision 2 now"), "{page}");
-    assert!(page.contains("<span class=\"del\">- run: echo two"), "{page}");
+    assert!(
+        page.contains("<span class=\"del\">- run: echo two"),
+        "{page}"
+    );
     assert!(page.contains("run: echo mine"), "what was typed: {page}");
     assert!(page.contains("name=\"revision\" value=\"2\""), "{page}");
     assert_eq!(server.get(path).await.body["definition"]["run"], "echo two");
     assert_eq!(send("2").await.status(), StatusCode::SEE_OTHER);
-    assert_eq!(server.get(path).await.body["definition"]["run"], "echo mine");
+    assert_eq!(
+        server.get(path).await.body["definition"]["run"],
+        "echo mine"
+    );
     // A new entry replaces none.
     let fields = [("csrf", form_token(&form)), ("text", TASK), ("do", "save")];
     let exists = browser.submit("/-/edit", &fields).await;
@@ -160,12 +166,9 @@ async fn a_form_of_a_limit_says_at_its_field_what_is_wrong() {
         ("db/orders", "many", "capacity", "it is not a whole number"),
         ("db/orders", "-1", "capacity", "it is not a whole number"),
         ("cpu", "4", "name", "not the name of a custom resource"),
-        ("", "4", "name", "not the name of a custom resource"),
+        ("", "4", "name", "it is empty"),
     ] {
-        let page = refusal(
-            send(name, capacity).await,
-            StatusCode::UNPROCESSABLE_ENTITY,
-        );
+        let page = refusal(send(name, capacity).await, StatusCode::UNPROCESSABLE_ENTITY);
         let page = page.await;
         let error = format!("<span class=\"error\" id=\"error-limit-{field}\">");
         let at = page.find(&error).unwrap_or_else(|| panic!("{page}"));

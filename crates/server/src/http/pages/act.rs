@@ -160,14 +160,22 @@ fn is_refused(problem: &Problem) -> bool {
 /// Sets the limit of a form.
 async fn set_limit(api: &ApiClient, fields: &Fields) -> Result<Option<String>, Problem> {
     let typed = |name| fields.one(name).unwrap_or_default().trim();
-    let capacity: u64 = typed("capacity").parse().map_err(|_| Problem {
+    let wrong = |field: &str, message: &str, hint: &str| Problem {
         errors: vec![FieldProblem {
-            field: "capacity".to_owned(),
-            message: "it is not a whole number".to_owned(),
-            hint: "write a number such as 4".to_owned(),
+            field: field.to_owned(),
+            message: message.to_owned(),
+            hint: hint.to_owned(),
         }],
         ..problem(422, "the form has an error; nothing was changed")
-    })?;
+    };
+    if typed("name").is_empty() {
+        let hint = "write a name such as licences or db/orders";
+        return Err(wrong("name", "it is empty", hint));
+    }
+    let not_whole = "it is not a whole number";
+    let capacity: u64 = typed("capacity")
+        .parse()
+        .map_err(|_| wrong("capacity", not_whole, "write a number such as 4"))?;
     let target = format!("PUT /limits/{}", encoded(typed("name")));
     let body = json!({ "capacity": capacity }).to_string();
     send(api, &target, Some(body), &[]).await.map(|_| None)

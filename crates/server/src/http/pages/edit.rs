@@ -291,7 +291,9 @@ mod tests {
         assert_eq!(read, definition, "{}", fields.text);
         assert_eq!(name.to_string(), "ann/other", "an entry keeps its name");
         assert!(
-            fields.text.contains("    run: |\n      set -e\n      make all\n"),
+            fields
+                .text
+                .contains("    run: |\n      set -e\n      make all\n"),
             "{}",
             fields.text
         );
