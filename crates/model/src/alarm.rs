@@ -133,7 +133,7 @@ impl fmt::Display for AlarmKind {
 
 /// One alarm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = RaisedAlarm))]
 pub struct Alarm {
     pub kind: AlarmKind,
     /// An instance, an array, or a run.

@@ -17,9 +17,11 @@ mod library;
 mod limits;
 mod notifications;
 mod once;
+mod owners;
 mod processes;
 mod progress;
 mod ranges;
+mod representation;
 mod runs;
 mod secrets;
 mod sizing;
@@ -51,9 +53,11 @@ pub use library::{
 pub use alarms::Alarm;
 pub use limits::{Limit, LimitOrigin, LimitRemoval};
 pub use notifications::{ChannelTest, Notification, NotificationChannel, NotificationFilter};
+pub use owners::Owner;
 pub use processes::{AttemptProcesses, Process, UsageSample};
 pub use progress::Progress;
 pub use ranges::{RangePart, RangeSummary};
+pub use representation::{Representation, profile};
 pub use runs::{
     ErrorGroup, HaltRun, ItemCounts, ResumePreview, ResumeRun, ResumeTask, RetryRun, Run, RunEdge,
     RunItem, RunProblem, RunReply, RunTask, SubmitRun,
@@ -222,6 +226,10 @@ pub struct Instance {
     /// Worker that holds it, or held it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
+    /// The agent of that worker which holds its last attempt, or held it: `HOST:PID:SHORT-ID`, as that of
+    /// the worker; not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<String>,
     /// How its last attempt ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<AttemptEnd>,

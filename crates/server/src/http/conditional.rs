@@ -12,18 +12,19 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use baton_model::api::Representation;
 use serde::Serialize;
 
 use super::problem::{Answer, Fault};
 use super::response::respond;
 
 /// A response with its ETag.
-pub(super) fn tagged(body: &impl Serialize) -> Response {
+pub(super) fn tagged(body: &impl Representation) -> Response {
     tagged_by(body, body)
 }
 
 /// A response with the ETag of the part that `matters`.
-pub(super) fn tagged_by(body: &impl Serialize, matters: &impl Serialize) -> Response {
+pub(super) fn tagged_by(body: &impl Representation, matters: &impl Serialize) -> Response {
     let mut response = respond(StatusCode::OK, body);
     // A serialization failure is answered with an error, which has no tag.
     if response.status() == StatusCode::OK

@@ -1,9 +1,11 @@
 //! What an instance runs, where, with what and why.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use baton_model::api::{
-    Instance, InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand, Submitter,
+    Instance, InstanceDetails, InstanceOrigin, OriginKind, ProcessCommand, Representation,
+    Submitter,
 };
 use baton_model::fact::Fact;
 use baton_model::ids::{BackfillId, LeaseId};
@@ -35,6 +37,12 @@ pub(super) struct InstanceWithOutputs {
     /// Outputs of its successful attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) outputs: Option<Value>,
+}
+
+impl Representation for InstanceWithOutputs {
+    fn schema() -> Cow<'static, str> {
+        Cow::Borrowed("InstanceWithOutputs")
+    }
 }
 
 /// The details of one instance, as a caller may see them; with the submitter of its run, if it has one.
@@ -111,6 +119,19 @@ fn last_lease(record: &Record, facts: &[RecordedFact]) -> Option<LeaseId> {
         })
     };
     open.or_else(granted)
+}
+
+/// The agent that its last attempt was assigned to, if the facts tell.
+pub(super) fn executor(record: &Record, facts: &[RecordedFact]) -> Option<String> {
+    let granted = facts.iter().rev().find_map(|entry| match &entry.fact {
+        Fact::LeaseGranted {
+            lease, executor, ..
+        } => Some((lease.attempt.number, executor.as_ref())),
+        _ => None,
+    });
+    let (attempt, executor) = granted?;
+    let is_last = attempt == record.instance.attempts;
+    executor.filter(|_| is_last).map(ToString::to_string)
 }
 
 fn expand(path: &str, spec: &InstanceSpec, lease: LeaseId) -> Option<String> {

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::app::App;
 use super::conditional::tagged;
 #[cfg(feature = "openapi")]
-use super::openapi::answers::Unchanged;
+use super::openapi::answers::{FleetFile, Unchanged};
 use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{extract, views};
@@ -74,7 +74,7 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     path = "/fleets/{name}",
     tag = "fleets",
     operation_id = "define-fleet",
-    request_body(content = Object, description = "Its definition, in the schema of a file of fleets."),
+    request_body(content = FleetFile, description = "Its definition, in the schema of a file of fleets."),
     responses(
         (status = 200, description = "Defined and durable.", body = Fleet),
         (status = 409, description = "A file defines the fleet, or it cannot be changed now."),
@@ -117,7 +117,7 @@ async fn definition(name: &str, request: Request) -> Answer<(FleetName, FleetSpe
     path = "/fleets/{name}/trial",
     tag = "fleets",
     operation_id = "try-fleet",
-    request_body(content = Object, description = "Its definition, in the schema of a file of fleets."),
+    request_body(content = FleetFile, description = "Its definition, in the schema of a file of fleets."),
     responses(
         (status = 200, description = "What the cluster manager says.", body = Trial),
         (status = 422, description = "The name or a field is invalid.")

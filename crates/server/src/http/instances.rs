@@ -27,7 +27,7 @@ use super::extract::{self, Ids, Parameters, Target};
 #[cfg(feature = "openapi")]
 use super::openapi::answers::{CancelReply, OfInstances, SubmitReply, Unchanged};
 use super::problem::{Answer, Fault};
-use super::response::respond;
+use super::response::{one_of, respond};
 use super::{arrays, bulk, conditions, idempotency, messages, owners, ranges, trace, views};
 use crate::access::Caller;
 use crate::clock;
@@ -46,6 +46,8 @@ enum InstanceOrRange {
     Range(RangeSummary),
 }
 
+one_of!(InstanceOrRange: One | Range);
+
 /// A retried instance, or counts of ranges.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -57,6 +59,8 @@ enum InstanceOrCounts {
     Counts(RetryCounts),
 }
 
+one_of!(InstanceOrCounts: One | Counts);
+
 /// A killed attempt, or counts of ranges.
 #[derive(Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -67,6 +71,8 @@ enum KillOrCounts {
     /// Numbers of instances, for ranges.
     Counts(KillCounts),
 }
+
+one_of!(KillOrCounts: One | Counts);
 
 /// Submit a task, or an array of it
 ///
@@ -478,6 +484,7 @@ impl App {
             std::slice::from_ref(record),
         )
         .await?;
+        instance.executor = details::executor(record, &facts.items);
         instance.details = Some(Box::new(details));
         instance.reason = self
             .reasons(std::slice::from_ref(record))

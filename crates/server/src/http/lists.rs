@@ -125,6 +125,9 @@ async fn page(app: &App, view: View, path: &str, uri: &Uri) -> Answer<Response> 
     if view == View::Bullpen {
         links.insert("reasons".to_owned(), "/bullpen/reasons".to_owned());
     }
+    if view == View::History {
+        links.insert("ticks".to_owned(), "/history/ticks/".to_owned());
+    }
     let list = List::<Instance> {
         items,
         total: (!is_filtered).then_some(total),

@@ -10,6 +10,7 @@
 //! | `schemas` | the JSON Schemas of files |
 //! | `routes` | the table of routes |
 //! | `roles` | authentication, and authorization by role |
+//! | `owner` | an owner as a resource |
 //! | `owners` | authorization of tokens that are limited to one owner |
 //! | `negotiation` | media types that a client accepts |
 //! | `problem` | errors |
@@ -79,6 +80,7 @@ mod metrics;
 mod negotiation;
 mod notifications;
 pub(crate) mod openapi;
+mod owner;
 mod owners;
 mod pages;
 mod peer;

@@ -1,12 +1,11 @@
-//! Content negotiation: `Accept`, and the profile of each representation.
+//! Content negotiation: `Accept`.
 //!
 //! A representation of the API has two media types: the versioned one, which is the default, and
 //! `application/json` for clients that ask for it only. A client that accepts neither gets 406, and
 //! its request changes nothing. Streams, pages and problems have one media type each, whatever the
 //! client accepts.
 //!
-//! The header `Link` with `rel="profile"` names the type of a representation: the place of its
-//! schema in the OpenAPI document, of the version that the media type states.
+//! The type of a representation is in its header `Link`: see `response`.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -15,7 +14,6 @@ use axum::response::{IntoResponse, Response};
 use baton_model::api::MEDIA_TYPE;
 
 use super::problem::Fault;
-use super::routes;
 
 /// What the API offers, the default first.
 const OFFERED: [&str; 2] = [MEDIA_TYPE, "application/json"];
@@ -25,12 +23,10 @@ const FULL: u16 = 1_000;
 
 /// Answers with a media type that the client accepts.
 pub(super) async fn negotiate(request: Request, next: Next) -> Response {
-    let Some(route) = request.extensions().get::<MatchedPath>() else {
+    if request.extensions().get::<MatchedPath>().is_none() {
         return next.run(request).await;
-    };
-    let route = routes::path_of(route.as_str());
+    }
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let profile = route.and_then(|path| profile(path, request.method()));
     let chosen = choose(request.headers());
     // Reads have no effect, and some are streams or pages: their response decides.
     if chosen.is_none() && !is_read {
@@ -47,9 +43,6 @@ pub(super) async fn negotiate(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(chosen));
     headers.append(header::VARY, HeaderValue::from_static("accept"));
-    if let Some(profile) = profile {
-        headers.append(header::LINK, profile);
-    }
     response
 }
 
@@ -60,17 +53,6 @@ fn not_acceptable() -> Response {
         format!("the response is JSON; accept {MEDIA_TYPE} or application/json"),
     )
     .into_response()
-}
-
-/// The link to the description of an operation.
-fn profile(path: &str, method: &Method) -> Option<HeaderValue> {
-    let pointer = path.replace('~', "~0").replace('/', "~1");
-    let method = match *method {
-        Method::HEAD => "get".to_owned(),
-        ref method => method.as_str().to_ascii_lowercase(),
-    };
-    let link = format!("</openapi.json#/paths/{pointer}/{method}>; rel=\"profile\"");
-    HeaderValue::from_str(&link).ok()
 }
 
 /// True if the client prefers a page to JSON, as browsers do. `*/*` prefers neither, and gets JSON.
@@ -212,14 +194,5 @@ mod tests {
             assert_eq!(prefers_html(&headers), is_page, "{accept}");
         }
         assert!(!prefers_html(&HeaderMap::new()));
-    }
-
-    #[test]
-    fn a_profile_is_a_place_in_the_description() {
-        let link = profile("/runs/{run}/halt", &Method::POST).expect("a header");
-        assert_eq!(
-            link,
-            "</openapi.json#/paths/~1runs~1{run}~1halt/post>; rel=\"profile\""
-        );
     }
 }

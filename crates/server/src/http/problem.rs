@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::response::add_profile;
 use crate::driver::event::Unanswered;
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -222,7 +223,8 @@ impl IntoResponse for Fault {
         let status = self.status();
         let kind = Kind(self.problem.kind.clone());
         let is_without_leader = self.problem.kind == NO_LEADER;
-        let mut response = (status, Json(self.problem)).into_response();
+        let mut response = (status, Json(&self.problem)).into_response();
+        add_profile(&mut response, &*self.problem);
         response.extensions_mut().insert(kind);
         let media = HeaderValue::from_static(PROBLEM);
         response.headers_mut().insert(header::CONTENT_TYPE, media);

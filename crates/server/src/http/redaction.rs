@@ -3,6 +3,9 @@
 //! Viewers see the names of variables, and [`MASK`] in place of each value, in every representation that
 //! has an environment: timelines, events, and definitions of the library.
 
+use std::borrow::Cow;
+
+use baton_model::api::Representation;
 use baton_model::token::Role;
 use serde::Serialize;
 use serde_json::Value;
@@ -23,6 +26,19 @@ const SOURCE: &str = "source";
 pub(super) enum Visible<'a, T> {
     Whole(&'a T),
     Masked(Value),
+}
+
+impl<T: Representation> Representation for Visible<'_, T> {
+    fn schema() -> Cow<'static, str> {
+        T::schema()
+    }
+
+    fn schema_of(&self) -> Cow<'static, str> {
+        match self {
+            Self::Whole(body) => body.schema_of(),
+            Self::Masked(_) => T::schema(),
+        }
+    }
 }
 
 /// Masks the environments of a representation, unless the caller may see them.

@@ -16,8 +16,8 @@ use super::app::App;
 use super::owners::Scope;
 use super::{
     alarms, backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs,
-    metrics, notifications, openapi, processes, ranges, runs, schedulers, schemas, secrets, server,
-    tokens, usage, waits,
+    metrics, notifications, openapi, owner, processes, ranges, runs, schedulers, schemas, secrets,
+    server, tokens, usage, waits,
 };
 
 /// A route.
@@ -107,6 +107,8 @@ routes! {
     GET    "/history/"                        VIEWER   List        lists::history;
     GET    "/history/ticks/"                  VIEWER   Server      library::ticks::all;
     GET    "/library/"                        VIEWER   List        library::read::list;
+    GET    "/{owner}/"                        VIEWER   OwnerInPath owner::show;
+    GET    "/{owner}/usage"                   VIEWER   OwnerInPath usage::of_owner;
     GET    "/{owner}/tasks/"                  VIEWER   OwnerInPath library::read::of_owner;
     POST   "/{owner}/tasks/"                  OPERATOR OwnerInPath library::change::create;
     GET    "/{owner}/tasks/{name}"            VIEWER   OwnerInPath library::read::show;

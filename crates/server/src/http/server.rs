@@ -12,6 +12,42 @@ use super::openapi::answers::Unchanged;
 use super::response::respond;
 use crate::driver::Status;
 
+/// The links of the root. One with braces is a URI template (RFC 6570).
+const LINKS: &[(&str, &str)] = &[
+    ("self", "/"),
+    ("submit", "POST /instances/"),
+    ("runs", "/runs/"),
+    ("submit-run", "POST /runs/"),
+    ("bullpen", "/bullpen/"),
+    ("arena", "/arena/"),
+    ("history", "/history/"),
+    ("ticks", "/history/ticks/"),
+    ("library", "/library/"),
+    ("create-task", "POST /{owner}/tasks/"),
+    ("owner", "/{owner}/"),
+    ("backfills", "/backfills/"),
+    ("workers", "/workers/"),
+    ("schedulers", "/schedulers/"),
+    ("fleets", "/fleets/"),
+    ("limits", "/limits/"),
+    ("alarms", "/alarms/"),
+    ("notifications", "/notifications/"),
+    ("channels", "/notifications/channels/"),
+    ("secrets", "/secrets/"),
+    ("usage", "/usage/"),
+    ("fleet-usage", "/usage/fleets/"),
+    ("events", "/events"),
+    ("tokens", "/tokens/"),
+    ("health", "/healthz"),
+    ("ready", "/readyz"),
+    ("metrics", "/metrics"),
+    ("openapi", "/openapi.json"),
+    ("docs", "/docs"),
+    ("task-schema", "/schemas/task.json"),
+    ("workflow-schema", "/schemas/workflow.json"),
+    ("fleets-schema", "/schemas/fleets.json"),
+];
+
 /// Links to all resources
 #[cfg_attr(feature = "openapi", utoipa::path(
     get,
@@ -24,37 +60,9 @@ use crate::driver::Status;
     )
 ))]
 pub(super) async fn root(State(app): State<App>) -> Response {
-    let links = [
-        ("self", "/"),
-        ("submit", "POST /instances/"),
-        ("runs", "/runs/"),
-        ("submit-run", "POST /runs/"),
-        ("bullpen", "/bullpen/"),
-        ("arena", "/arena/"),
-        ("history", "/history/"),
-        ("ticks", "/history/ticks/"),
-        ("library", "/library/"),
-        ("workers", "/workers/"),
-        ("schedulers", "/schedulers/"),
-        ("fleets", "/fleets/"),
-        ("limits", "/limits/"),
-        ("alarms", "/alarms/"),
-        ("notifications", "/notifications/"),
-        ("secrets", "/secrets/"),
-        ("usage", "/usage/"),
-        ("events", "/events"),
-        ("tokens", "/tokens/"),
-        ("health", "/healthz"),
-        ("ready", "/readyz"),
-        ("metrics", "/metrics"),
-        ("openapi", "/openapi.json"),
-        ("docs", "/docs"),
-        ("task-schema", "/schemas/task.json"),
-        ("workflow-schema", "/schemas/workflow.json"),
-    ];
-    let links: Links = links
-        .into_iter()
-        .map(|(relation, path)| (relation.to_owned(), path.to_owned()))
+    let links: Links = LINKS
+        .iter()
+        .map(|(relation, target)| ((*relation).to_owned(), (*target).to_owned()))
         .collect();
     let tzdata = baton_core::clock::tzdata();
     let root = Root {
@@ -129,6 +137,55 @@ pub(super) async fn ready(State(app): State<App>) -> Response {
                 reason: Some(reason),
             };
             respond(StatusCode::SERVICE_UNAVAILABLE, &ready)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::routes::ROUTES;
+    use super::*;
+
+    /// The link that a route needs: GET has the path alone.
+    fn target(method: &str, path: &str) -> String {
+        match method {
+            "GET" => path.to_owned(),
+            method => format!("{method} {path}"),
+        }
+    }
+
+    #[test]
+    fn the_root_links_to_every_collection_of_the_route_table() {
+        let is_linked = |target: &str| LINKS.iter().any(|(_, it)| *it == target);
+        for route in ROUTES {
+            let name = route.path.trim_matches('/');
+            let is_read = route.method == "GET" && !name.contains('{');
+            // Where something is created by a client, as far as no other object is needed for it.
+            let is_created =
+                route.method == "POST" && route.path.ends_with('/') && !name.contains(['{', '/']);
+            let has_reader = ROUTES
+                .iter()
+                .any(|it| it.path == route.path && it.method == "GET");
+            if is_read || (is_created && !has_reader) {
+                let target = target(route.method, route.path);
+                assert!(
+                    is_linked(&target),
+                    "GET / has no link to `{target}`: add it to LINKS in http/server.rs"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_link_of_the_root_is_a_route_and_named_once() {
+        for (place, (relation, link)) in LINKS.iter().enumerate() {
+            let is_it = |it: &super::super::routes::Route| target(it.method, it.path) == *link;
+            assert!(ROUTES.iter().any(is_it), "{relation}: {link} is no route");
+            let mut others = LINKS[place + 1..].iter();
+            assert!(
+                !others.any(|(it, to)| it == relation || to == link),
+                "{relation} {link} twice"
+            );
         }
     }
 }

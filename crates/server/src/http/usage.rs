@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use baton_core::sizing::{Sizing, Spread};
@@ -21,7 +21,7 @@ use super::lists::page_links;
 #[cfg(feature = "openapi")]
 use super::openapi::answers::Unchanged;
 use super::problem::{Answer, Fault};
-use super::views;
+use super::{owner, views};
 use crate::clock;
 use crate::limits::PAGE_ITEMS_DEFAULT;
 
@@ -50,11 +50,51 @@ const SPAN_DEFAULT: Millis = Millis::from_secs(24 * 60 * 60);
 ))]
 pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     let parameters = Parameters::of(&uri, &["owner", "from", "to", "limit", "cursor"])?;
+    let owner = parameters.text("owner").map(str::to_owned);
+    page(&app, owner, &parameters, "/usage/").await
+}
+
+/// Resource usage of an owner by hour
+#[cfg_attr(feature = "openapi", utoipa::path(
+    get,
+    path = "/{owner}/usage",
+    tag = "owners",
+    operation_id = "owner-usage",
+    params(
+        ("owner" = String, Path, description = "The owner."),
+        ("from" = Option<u64>, Query, description = "From the hour of this time, in milliseconds since 1970; default: a day before `to`."),
+        ("to" = Option<u64>, Query, description = "To the hour of this time; default: now."),
+        ("limit" = Option<u64>, Query, description = "Maximum number of entries."),
+        ("cursor" = Option<String>, Query, description = "Start of the page; from the link `next`."),
+    ),
+    responses(
+        (status = 200, description = "A page. Hours in which the owner used nothing are omitted.", body = List<Usage>),
+        Unchanged
+    )
+))]
+pub(super) async fn of_owner(
+    State(app): State<App>,
+    Path(owner): Path<String>,
+    uri: Uri,
+) -> Answer<Response> {
+    owner::check_name(&owner)?;
+    let parameters = Parameters::of(&uri, &["from", "to", "limit", "cursor"])?;
+    let path = owner::path(&owner);
+    let path = format!("{path}usage");
+    page(&app, Some(owner), &parameters, &path).await
+}
+
+async fn page(
+    app: &App,
+    owner: Option<String>,
+    parameters: &Parameters,
+    path: &str,
+) -> Answer<Response> {
     let to = parameters.number("to")?.map_or(clock::now().wall, Wall);
     let day_before = Wall(to.0.saturating_sub(SPAN_DEFAULT.0));
     let from = parameters.number("from")?.map_or(day_before, Wall);
     let query = UsageQuery {
-        owner: parameters.text("owner").map(str::to_owned),
+        owner,
         from: Hour::of(from),
         to: Hour::of(to),
         after: parameters.text("cursor").map(place).transpose()?,
@@ -66,7 +106,7 @@ pub(super) async fn list(State(app): State<App>, uri: Uri) -> Answer<Response> {
     let list = List {
         items: page.items.into_iter().map(usage_view).collect(),
         total: None,
-        links: page_links("/usage/", &parameters, next),
+        links: page_links(path, parameters, next),
     };
     Ok(tagged(&list))
 }

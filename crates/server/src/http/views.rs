@@ -87,6 +87,7 @@ pub(super) fn instance(record: &Record, now: Wall) -> Instance {
         losses: it.losses,
         stopping: it.stop_requested && !it.state.is_terminal(),
         worker: worker.map(ToString::to_string),
+        executor: None,
         end: ended.map(|ended| ended.end),
         end_text: ended.map(|ended| ended.end.to_string()),
         stderr_tail: ended.and_then(|ended| ended.stderr_tail.as_deref().map(str::to_owned)),

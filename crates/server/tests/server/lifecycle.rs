@@ -309,6 +309,7 @@ async fn a_running_instance_has_a_start_a_duration_and_processes() {
     assert_eq!(shown["executor"], "host-of-w1:7:00000005");
     let first = server.get(&path).await;
     let started = first.body["startedAt"].as_u64().expect("a start");
+    assert_eq!(first.body["executor"], "host-of-w1:7:00000005");
     assert!(started >= first.body["submittedAt"].as_u64().expect("a time"));
     let grows = async || {
         let now = &server.get("/arena/").await.body["items"][0];

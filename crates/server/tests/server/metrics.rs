@@ -38,7 +38,7 @@ async fn work_that_is_done_shows_in_the_metrics() {
     let held = server.submit("hold").await;
     server.until_state(&held, "RUNNING").await;
     server.get("/instances/i99").await;
-    server.get("/nothing").await;
+    server.get("/nothing/at/all").await;
     let healthy = async || server.get("/workers/w1").await.body["state"] == "HEALTHY";
     assert!(until(healthy).await);
     let samples = scraped(&server).await;

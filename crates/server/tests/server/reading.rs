@@ -20,8 +20,8 @@ async fn the_root_leads_to_everything_and_it_is_alive_and_ready() {
     assert!(root.body["tzdata"]["version"].is_string());
     for (relation, target) in root.body["links"].as_object().expect("links") {
         let target = target.as_str().expect("a path");
-        // The event stream does not end; it has tests of its own.
-        if !target.contains(' ') && relation != "events" {
+        // The event stream does not end; it has tests of its own. Templates need an owner.
+        if !target.contains([' ', '{']) && relation != "events" {
             assert_eq!(
                 server.get(target).await.status,
                 StatusCode::OK,
@@ -58,7 +58,7 @@ async fn accept_is_honoured_and_a_refused_request_changes_nothing() {
         assert_eq!(page.headers["content-type"], media, "{accept}");
         assert_eq!(
             page.headers["link"],
-            "</openapi.json#/paths/~1bullpen~1/get>; rel=\"profile\""
+            "</openapi.json#/components/schemas/List_Instance>; rel=\"profile\"; title=\"baton.v1.List_Instance\""
         );
     }
     for accept in ["text/plain", "application/vnd.baton.v2+json"] {
@@ -136,11 +136,8 @@ async fn a_page_that_its_filters_leave_short_names_the_last_instance_it_has_look
     let next = page["links"]["next"].as_str().expect("more to look at");
     let rest = server.get(next).await.body;
     assert_eq!(rest["items"], json!([]));
-    assert_eq!(
-        rest["links"].as_object().map(|it| it.len()),
-        Some(1),
-        "{rest}"
-    );
+    let ends = |relation: &str| rest["links"][relation].is_null();
+    assert!(ends("next") && ends("last"), "{rest}");
     let full = server.get("/history/?limit=2").await.body;
     assert!(full["links"]["next"].is_string() && full["links"]["last"].is_null());
     server.stop().await;

@@ -54,6 +54,8 @@ const WANTED: &[(&str, &str, &str)] = &[
     ("GET", "/history/", "viewer"),
     ("GET", "/history/ticks/", "viewer"),
     ("GET", "/library/", "viewer"),
+    ("GET", "/{owner}/", "viewer"),
+    ("GET", "/{owner}/usage", "viewer"),
     ("GET", "/{owner}/tasks/", "viewer"),
     ("POST", "/{owner}/tasks/", "operator"),
     ("GET", "/{owner}/tasks/{name}", "viewer"),

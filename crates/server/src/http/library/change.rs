@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::super::app::App;
 use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::BadRequest;
+use super::super::openapi::answers::{BadRequest, EntryFile};
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
 use super::super::views;
@@ -28,7 +28,7 @@ use crate::access::Caller;
     path = "/{owner}/tasks/",
     tag = "library",
     operation_id = "create-task",
-    request_body(content = Object, description = "The task or workflow, in the schema of its file."),
+    request_body(content = EntryFile, description = "The task or workflow, in the schema of its file."),
     params(
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
     ),
@@ -71,7 +71,7 @@ pub(in super::super) async fn create(
     path = "/{owner}/tasks/{name}",
     tag = "library",
     operation_id = "replace-task",
-    request_body(content = Object, description = "The task or workflow, in the schema of its file."),
+    request_body(content = EntryFile, description = "The task or workflow, in the schema of its file."),
     params(
         ("dryRun" = Option<bool>, Query, description = "Validate only: report the outcome and change nothing."),
         ("if-match" = Option<String>, Header, description = "The ETag of the revision to replace, such as \"r3\", several of them, or `*` for any."),

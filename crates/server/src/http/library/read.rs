@@ -82,6 +82,7 @@ async fn page(
         let wrong = || Fault::bad_request("invalid cursor; use the link `next` of a page");
         text.parse::<TaskName>().map_err(|_| wrong())
     });
+    let query_owner = owner.clone();
     let query = TaskQuery {
         owner,
         after: cursor.transpose()?,
@@ -90,10 +91,18 @@ async fn page(
     let page = app.read(move |store| store.tasks(&query)).await?;
     let now = clock::now().wall;
     let next = page.next.map(|name| views::encoded(&name.to_string()));
+    let mut links = page_links(path, parameters, next);
+    let owner = query_owner.as_deref().map(views::encoded);
+    // Without an owner, a template.
+    let at = owner.as_deref().unwrap_or("{owner}");
+    links.insert("create-task".to_owned(), format!("POST /{at}/tasks/"));
+    if let Some(owner) = owner {
+        links.insert("owner".to_owned(), format!("/{owner}/"));
+    }
     let library = LibraryPage::<Value> {
         items: page.items.iter().map(|it| listed_view(it, now)).collect(),
         problems: app.0.problems.all(),
-        links: page_links(path, parameters, next),
+        links,
     };
     Ok(tagged(&library))
 }

@@ -1,12 +1,15 @@
 //! Responses and parameters that several handlers share.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{Content, ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
-use utoipa::{IntoParams, IntoResponses};
+use utoipa::openapi::{
+    Content, ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder, Schema,
+};
+use utoipa::{IntoParams, IntoResponses, PartialSchema, ToSchema};
 
 // Types that annotations name and handlers do not.
 pub(in crate::http) use baton_model::api::{CancelReply, RunFilter, RunReply, SubmitReply, Task};
@@ -64,6 +67,32 @@ problems! {
         500: "Internal error: a bug in the server.",
         503: "The store is unavailable, or the scheduler does not answer.",
     }
+}
+
+/// Declares bodies of requests that handlers parse by the schema of a file.
+macro_rules! bodies {
+    ($($name:ident: $text:literal,)+) => {$(
+        #[doc = $text]
+        pub(in crate::http) struct $name;
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                ObjectBuilder::new().description(Some($text)).into()
+            }
+        }
+
+        impl ToSchema for $name {
+            fn name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+        }
+    )+};
+}
+
+bodies! {
+    EntryFile: "A task or a workflow, in the schema of its file: that of `/schemas/task.json` or `/schemas/workflow.json`.",
+    FleetFile: "A fleet, in the schema of a fleet in `/schemas/fleets.json`.",
+    WorkflowTasks: "Tasks by name, in `tasks`, as in `/schemas/workflow.json`.",
 }
 
 /// Paths with an ETag.

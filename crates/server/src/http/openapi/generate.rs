@@ -3,7 +3,7 @@
 //! Each handler documents its queries and its own responses; the schemas are those of
 //! `baton_model::api`. What follows from the route and from the kind of the request is added here:
 //! the parameters of its path, the problems that all requests of a kind share, the media types, and
-//! the rejections before the handlers. Only tests call it: the server serves the committed file.
+//! the rejections before the handlers; then `refine` names the types of all parts. Only tests call it: the server serves the committed file.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ use super::super::routes::{self, ROUTES, Route};
 use super::answers::{
     self, BadBody, BadRequest, Guarded, NotAcceptable, NotFound, Unavailable, path_parameters,
 };
+use super::order::Ordered;
+use super::refine;
 
 /// The media type that utoipa assigns to everything but plain text.
 const JSON: &str = "application/json";
@@ -49,7 +51,9 @@ const WITHOUT_NOT_FOUND: &[(&str, &str)] = &[
         title = "Baton",
         description = "A durable scheduler of tasks and workflows. `GET /` lists the resources; \
                        every representation carries its links by relation, and a relation that \
-                       changes something has its method before the path. Times are milliseconds \
+                       changes something has its method before the path; braces are a URI template. The header `Link` \
+                       with `rel=\"profile\"` names the schema of a representation below `/openapi.json`, and with its \
+                       version as `title`: `baton.v1.Instance`. Times are milliseconds \
                        since 1970 (`…At`) or seconds with a fraction (`…Seconds`). HEAD is \
                        answered wherever GET is, and OPTIONS everywhere; a method that a path does \
                        not support is answered with 405. The header `Allow` of both lists the \
@@ -63,6 +67,7 @@ const WITHOUT_NOT_FOUND: &[(&str, &str)] = &[
         (name = "runs", description = "Executions of workflows, each of many instances."),
         (name = "views", description = "Instances by state, in pages."),
         (name = "library", description = "Stored tasks, their schedules and triggers."),
+        (name = "owners", description = "To whom tasks, instances and runs belong."),
         (name = "backfills", description = "Launches for past due times that have none."),
         (name = "workers", description = "The machines that run instances."),
         (name = "fleets", description = "Where the scheduler obtains workers."),
@@ -77,7 +82,9 @@ struct Frame;
 
 /// The document as it is committed.
 pub(crate) fn text() -> String {
-    let text = serde_json::to_string_pretty(&described()).expect("strings and numbers only");
+    let document = serde_json::to_value(described()).expect("strings and numbers only");
+    let refined = refine::refined(document);
+    let text = serde_json::to_string_pretty(&Ordered::new(&refined)).expect("the same");
     // utoipa puts a hyphen into the names of formats that are registered without.
     (text + "\n").replace("\"u-int", "\"uint")
 }

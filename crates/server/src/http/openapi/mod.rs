@@ -10,7 +10,11 @@
 pub(super) mod answers;
 #[cfg(feature = "openapi")]
 pub(crate) mod generate;
+#[cfg(feature = "openapi")]
+mod order;
 mod page;
+#[cfg(feature = "openapi")]
+mod refine;
 
 use std::io;
 use std::sync::LazyLock;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode, header};
 use axum::response::Response;
+use baton_model::api::MEDIA_TYPE;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use serde_json::Value;
@@ -189,6 +190,76 @@ fn answers_have_the_media_type_of_the_api_and_errors_are_problems() {
             let problem = content.contains_key(PROBLEM);
             assert!(!error || problem, "{name} {status}");
         }
+    }
+}
+
+/// The names of the types that a schema refers to; `None` if it is none with a name.
+fn types(schema: &Value) -> Option<Vec<&str>> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return Some(vec![reference.strip_prefix("#/components/schemas/")?]);
+    }
+    // An optional body.
+    let either = schema["oneOf"].as_array()?.iter();
+    let either = either.filter(|it| it["type"] != "null");
+    let names = either.map(|it| it["$ref"].as_str()?.strip_prefix("#/components/schemas/"));
+    names.collect()
+}
+
+#[test]
+fn every_request_and_every_answer_has_a_type_with_a_name() {
+    let document = parsed();
+    for (name, operation) in operations(&document) {
+        let answers = operation["responses"].as_object().expect("responses");
+        let answers = answers.values().map(|it| &it["content"]);
+        for content in answers.chain([&operation["requestBody"]["content"]]) {
+            for media in [MEDIA_TYPE, JSON, PROBLEM] {
+                let schema = &content[media]["schema"];
+                let is_named = schema.is_null() || types(schema).is_some();
+                assert!(
+                    is_named,
+                    "{name}: {media} has no type with a name, but {schema}: name it in the annotation of its handler"
+                );
+            }
+        }
+    }
+}
+
+/// Generators name types by schemas, and read no `items: false`.
+#[test]
+fn no_schema_describes_an_object_in_place() {
+    fn check(schema: &Value, place: &str) {
+        if schema.is_null() {
+            return;
+        }
+        let parts = ["items", "additionalProperties"].map(|key| &schema[key]);
+        let properties = schema["properties"]
+            .as_object()
+            .into_iter()
+            .flat_map(|it| it.values());
+        for part in parts.into_iter().chain(properties) {
+            assert!(
+                part.get("properties").is_none(),
+                "{place} describes an object in place: {part}"
+            );
+            assert!(part["items"] != false, "{place} has `items: false`");
+            check(part, place);
+        }
+        for key in ["oneOf", "anyOf", "allOf"] {
+            schema[key]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .for_each(|it| check(it, place));
+        }
+    }
+    let document = parsed();
+    let schemas = document["components"]["schemas"]
+        .as_object()
+        .expect("schemas");
+    assert!(schemas.len() > 200);
+    for (name, schema) in schemas {
+        assert!(!name.ends_with("_Value"), "{name}");
+        check(schema, name);
     }
 }
 

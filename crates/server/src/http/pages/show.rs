@@ -93,6 +93,7 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["workers", name] => worker(pages, &api, name).await,
         ["usage"] => usage(pages, &api, &query).await,
         ["events"] => events(pages, &api, query).await,
+        [owner, "usage"] => Ok(redirect(&of_owner("/usage/", owner, query))),
         _ => return other(pages, api, request).await,
     };
     shown.unwrap_or_else(|problem| pages.error(&api, problem, None))
@@ -119,6 +120,16 @@ pub(super) fn with_query(path: &str, query: &Pairs) -> String {
 pub(super) fn parameter(query: &Pairs, name: &str) -> String {
     let found = query.iter().find(|(key, _)| key == name);
     found.map(|(_, value)| value.clone()).unwrap_or_default()
+}
+
+/// The address of a list, filtered by an owner as its path has it.
+fn of_owner(list: &str, owner: &str, mut query: Pairs) -> String {
+    query.retain(|(name, _)| name != "owner");
+    let address = with_query(list, &query);
+    let next = if address.contains('?') { '&' } else { '?' };
+    // As in a path, where these two stand for themselves.
+    let owner = owner.replace('&', "%26").replace('+', "%2B");
+    format!("{address}{next}owner={owner}")
 }
 
 async fn overview(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {

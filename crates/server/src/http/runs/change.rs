@@ -19,7 +19,7 @@ use super::super::app::App;
 use super::super::extract::{self, Parameters};
 use super::super::idempotency;
 #[cfg(feature = "openapi")]
-use super::super::openapi::answers::{RunReply, Value};
+use super::super::openapi::answers::{RunReply, Value, WorkflowTasks};
 use super::super::owners;
 use super::super::problem::{Answer, Fault};
 use super::super::response::respond;
@@ -87,7 +87,7 @@ pub(in super::super) async fn submit(
     path = "/runs/{run}/tasks/",
     tag = "runs",
     operation_id = "extend-run",
-    request_body(content = Object, description = "`{\"tasks\": {…}}`, as in a workflow file."),
+    request_body(content = WorkflowTasks, description = "`{\"tasks\": {…}}`, as in a workflow file."),
     responses(
         (status = 200, description = "Added and durable.", body = RunReply),
         (status = 409, description = "The run is fully defined, or has ended."),

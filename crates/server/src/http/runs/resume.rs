@@ -22,7 +22,7 @@ use super::super::extract::{self, Parameters};
 #[cfg(feature = "openapi")]
 use super::super::openapi::answers::{NotResumable, Value};
 use super::super::problem::{Answer, Fault};
-use super::super::response::respond;
+use super::super::response::{one_of, respond};
 use super::change::{compiled, fault, no_task, run_command, workflow, wrong};
 use super::views;
 use crate::access::Caller;
@@ -131,6 +131,8 @@ enum ResumedOrPreview {
     Resumed(RunReply),
     Preview(ResumePreview),
 }
+
+one_of!(ResumedOrPreview: Resumed | Preview);
 
 fn dry_run(uri: &Uri) -> Answer<bool> {
     let parameters = Parameters::of(uri, &["dryRun"])?;
