@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
 # Tests the HTTP API of a real server against its description: no response is an
 # internal error, and every one conforms to /openapi.json. The requests are the same every time.
+# Clients that are generated from the description work, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=$(realpath "${CARGO_TARGET_DIR:-target}")
 baton=$target/debug/baton
 schemathesis=$target/tools/schemathesis/bin/schemathesis
+generators=$target/tools/clients/bin
+node=$target/tools/node
+programs=$(realpath scripts/clients)
 hello=$(realpath examples/hello.yaml)
-for program in "$baton" "$schemathesis"; do
+for program in "$baton" "$schemathesis" "$generators/python"; do
     [[ -x $program ]] || { echo "$program is missing: run \`make api\`" >&2; exit 1; }
 done
 
@@ -65,6 +69,29 @@ try() {
         exit 1
     }
 }
+
+# A client in Python, which runs against the server. A warning of the generator is a type that it leaves out.
+cat >generator.yaml <<<'post_hooks: []'
+quietly() {
+    local log=$1.log
+    shift
+    "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+}
+quietly generate "$generators/openapi-python-client" generate --url "$url/openapi.json" --config generator.yaml \
+    --meta none --output-path clients/api --fail-on-warning
+quietly python "$generators/python" -B "$programs/program.py" "$url" clients
+# One in TypeScript, whose types are checked.
+if [[ -d $node ]]; then
+    mkdir typescript
+    cp "$programs/program.ts" typescript
+    ln -s "$node/node_modules" typescript/node_modules
+    quietly generate "$node/node_modules/.bin/openapi-typescript" "$programs/../../docs/openapi.json" --output typescript/api.ts
+    quietly tsc "$node/node_modules/.bin/tsc" --noEmit --strict --skipLibCheck --module esnext \
+        --moduleResolution bundler --target es2022 --lib es2022,dom typescript/program.ts
+else
+    echo "npm is missing: no TypeScript client was generated"
+fi
+
 # A forgotten worker begins anew, and answers for no log meanwhile: it is forgotten after all else. The
 # event stream does not end.
 try known --exclude-operation-id forget --exclude-operation-id events

@@ -62,5 +62,20 @@ install() {
 
 # Tests the HTTP API against its description.
 install schemathesis schemathesis
+# Generates a Python client from that description.
+install clients openapi-python-client
 # A store for collected logs.
 install s3 moto
+# Generates a TypeScript client, where npm is.
+node=${CARGO_TARGET_DIR:-target}/tools/node
+if command -v npm >/dev/null && ! cmp -s scripts/clients/package-lock.json "$node/installed.json"; then
+    echo "== installing openapi-typescript"
+    mkdir -p "$node"
+    cp scripts/clients/package.json scripts/clients/package-lock.json "$node"
+    npm ci --prefix "$node" --no-audit --no-fund >"$log" 2>&1 || {
+        cat "$log" >&2
+        echo "npm cannot install openapi-typescript" >&2
+        exit 1
+    }
+    cp scripts/clients/package-lock.json "$node/installed.json"
+fi

@@ -4,8 +4,6 @@ use std::io::Write;
 
 use baton_client::{Client, Span, View};
 use baton_model::api::{AttemptProcesses, Event, Instance, InstanceFilter, RangeSummary};
-use baton_model::fact::Fact;
-use baton_model::ids::ExecutorId;
 use baton_model::limits::SAMPLES_PER_PROCESS_MAX;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -155,7 +153,7 @@ async fn one(target: Target, command: &Show, client: &Client) -> CommandResult {
         return out.done();
     }
     let now = now();
-    let mut table = facts(&instance, &timeline, executor(&timeline), now);
+    let mut table = facts(&instance, &timeline, now);
     if let Some(found) = &instance.details {
         let sizes = match instance.attempts {
             0 => [None, None],
@@ -212,15 +210,6 @@ const fn samples(command: &Show) -> u32 {
     }
 }
 
-/// The agent that the last attempt was assigned to.
-fn executor(timeline: &[Event]) -> Option<&ExecutorId> {
-    let mut events = timeline.iter().rev();
-    events.find_map(|event| match &event.fact {
-        Fact::LeaseGranted { executor, .. } => Some(executor.as_ref()),
-        _ => None,
-    })?
-}
-
 fn process_table(found: &AttemptProcesses, now: Wall) -> Table {
     let mut table = Table::headed(processes::PROCESS);
     for process in &found.processes {
@@ -248,12 +237,7 @@ fn add(table: &mut Table, rows: Vec<(&str, String)>) {
     }
 }
 
-fn facts(
-    instance: &Instance,
-    timeline: &[Event],
-    executor: Option<&ExecutorId>,
-    now: Wall,
-) -> Table {
+fn facts(instance: &Instance, timeline: &[Event], now: Wall) -> Table {
     let mut table = Table::default();
     let mut add = |name: &str, value: Cell| {
         table.row([Cell::new(name, Style::Faint), value]);
@@ -289,8 +273,8 @@ fn facts(
     if let Some(worker) = &instance.worker {
         add("worker", clean(worker).into());
     }
-    if let Some(executor) = executor {
-        add("executor", clean(&executor.to_string()).into());
+    if let Some(executor) = &instance.executor {
+        add("executor", clean(executor).into());
     }
     if let Some(end) = &instance.end_text {
         add("end", clean(end).into());
@@ -327,7 +311,8 @@ fn events(timeline: &[Event]) -> Table {
 mod tests {
     use std::collections::BTreeMap;
 
-    use baton_model::ids::{InstanceId, Lineage};
+    use baton_model::fact::Fact;
+    use baton_model::ids::InstanceId;
     use baton_model::outcome::KillMode;
 
     use super::*;
@@ -340,6 +325,7 @@ mod tests {
             failures: 2,
             losses: 1,
             worker: Some("w1".to_owned()),
+            executor: Some("node7:4211:00000001".to_owned()),
             end_text: Some("exit 7".to_owned()),
             started_at: Some(61_000),
             elapsed_seconds: Some(2.0),
@@ -347,9 +333,8 @@ mod tests {
             memory_peak_bytes: Some(3 << 20),
             ..rows::tests::fresh("i12")
         };
-        let executor = ExecutorId::new("node7", 4_211, Lineage(1 << 32));
         assert_eq!(
-            facts(&instance, &[], Some(&executor), Wall(121_000)).lines(&Output::new()),
+            facts(&instance, &[], Wall(121_000)).lines(&Output::new()),
             [
                 "id         i12",
                 "name       hello",

@@ -279,6 +279,7 @@ pub(crate) mod tests {
             losses: 0,
             stopping: false,
             worker: None,
+            executor: None,
             end: None,
             end_text: None,
             stderr_tail: None,

@@ -5,6 +5,7 @@ use std::io::Write;
 use baton_client::Client;
 use baton_model::api::{DueTimes, Task};
 use baton_model::library::{TaskName, Trigger};
+use baton_model::schedule::CatchUp;
 use baton_model::time::Wall;
 use clap::Args;
 use serde_json::{Value, json};
@@ -133,6 +134,15 @@ fn describe_triggers(task: &Task<Value>) -> String {
     }
 }
 
+/// Describes which due times are launched that were missed.
+const fn describe_catch_up(policy: CatchUp) -> &'static str {
+    match policy {
+        CatchUp::None => "none: only what is on time",
+        CatchUp::Last => "last: of the late ones within slack, the newest",
+        CatchUp::All => "all that are within slack",
+    }
+}
+
 pub(super) async fn show(command: &Show, client: &Client) -> CommandResult {
     let name = &command.task;
     let task = client.task(name, command.revision).await.map_err(refused)?;
@@ -173,6 +183,15 @@ pub(super) async fn missing(client: &Client, name: &TaskName, revision: Option<u
 }
 
 fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> CommandResult {
+    facts(task, due).print(out)?;
+    if let Some(definition) = &task.definition {
+        writeln!(out)?;
+        out.write_all(baton_web::yaml::render(definition).as_bytes())?;
+    }
+    Ok(())
+}
+
+fn facts(task: &Task<Value>, due: Option<&DueTimes>) -> Table {
     let mut table = Table::default();
     let mut line = |name: &str, text: String| {
         table.row([Cell::new(name, Style::Faint), clean(&text).into()]);
@@ -201,15 +220,14 @@ fn print(out: &mut Output, task: &Task<Value>, due: Option<&DueTimes>) -> Comman
         let times: Vec<String> = due.at.iter().map(|at| stamp(Wall(*at))).collect();
         line("due", times.join(", "));
     }
+    if let Some(schedule) = &task.trigger.schedule {
+        line("slack", format!("at most {} late", span(schedule.slack)));
+        line("catch_up", describe_catch_up(schedule.catch_up).to_owned());
+    }
     if let Some(limit) = task.trigger.max_instances {
         line("at once", format!("at most {limit}"));
     }
-    table.print(out)?;
-    if let Some(definition) = &task.definition {
-        writeln!(out)?;
-        out.write_all(baton_web::yaml::render(definition).as_bytes())?;
-    }
-    Ok(())
+    table
 }
 
 /// Formats a definition deterministically.
@@ -224,4 +242,40 @@ pub(super) fn text(definition: &Value) -> Result<String, Failure> {
     // JSON escapes control characters; the line ends come from pretty-printing.
     let lines: Vec<String> = text.lines().map(clean).collect();
     Ok(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedule_is_shown_with_its_slack_and_catch_up() {
+        let shown = |schedule: Value| {
+            let task = json!({
+                "owner": "ann", "name": "nightly", "revision": 2, "current": true, "definedAt": 0,
+                "trigger": {"schedule": schedule}, "scheduleText": "daily at 3:00", "links": {},
+            });
+            let task: Task<Value> = serde_json::from_value(task).expect("an entry");
+            facts(&task, None).lines(&Output::new())
+        };
+        let schedule = |catch_up: &str| {
+            json!({
+                "text": "every day at 3:00", "zone": "UTC", "slack": 3_600_000, "jitter": 0,
+                "dst": {"gap": "late", "fold": "auto"}, "catch_up": catch_up,
+            })
+        };
+        assert_eq!(
+            shown(schedule("last")),
+            [
+                "task      ann/nightly",
+                "revision  2 of 1970-01-01 00:00:00Z",
+                "starts    daily at 3:00",
+                "slack     at most 1h00m late",
+                "catch_up  last: of the late ones within slack, the newest",
+            ]
+        );
+        let none = "catch_up  none: only what is on time".to_owned();
+        assert!(shown(schedule("none")).contains(&none));
+        assert_eq!(shown(Value::Null).len(), 3, "it has no schedule");
+    }
 }
