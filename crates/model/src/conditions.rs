@@ -23,6 +23,15 @@ pub struct Conditions {
     pub failed_max: Option<u32>,
 }
 
+/// The concurrency limit of an array that was changed after its submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ArrayLimit {
+    /// The last instance of the array.
+    pub last: InstanceId,
+    /// The number of instances that may be placed at the same time; none if there is no limit any more.
+    pub total: Option<u32>,
+}
+
 /// A condition on earlier work: `i12`, `i1..i9:any`, `r3:fail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -25,6 +25,7 @@
 //! | [`fact`] | the records of the store: past tense, append-only |
 //! | [`hex`] | bytes as hexadecimal digits |
 //! | [`json`] | decoding of JSON |
+//! | [`rate`] | rates of starts, and the values of cluster-wide limits |
 //! | [`large`] | numbers above 2⁵³ in JSON |
 //! | [`message`] | the calls between scheduler and worker, and their replies |
 //! | [`notify`] | notifications: what is told to whom |
@@ -63,6 +64,7 @@ pub mod paths;
 pub mod placement;
 pub mod principal;
 pub mod progress;
+pub mod rate;
 pub mod schedule;
 pub mod secret;
 pub mod spec;

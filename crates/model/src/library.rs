@@ -13,6 +13,8 @@ use crate::spec::{Due, InstanceSpec};
 use crate::time::{Millis, Wall};
 use crate::workflow::Plan;
 
+pub use crate::rate::Rate;
+
 /// Names that no owner may have: an owner is the first segment of the paths of its entries, and these
 /// segments are those of other paths of the HTTP API, and `-` of pages. A test of the server compares
 /// them with its routes.
@@ -38,6 +40,7 @@ pub const RESERVED_OWNERS: &[&str] = &[
     "schedulers",
     "schemas",
     "secrets",
+    "shares",
     "tokens",
     "usage",
     "workers",
@@ -311,16 +314,6 @@ pub struct Schedule {
     pub catch_up: CatchUp,
     /// Each launch is delayed by a part of this.
     pub jitter: Millis,
-}
-
-/// A rate limit: `count` launches per period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Rate {
-    /// At least 1.
-    pub count: u32,
-    /// Longer than zero.
-    pub per: Millis,
 }
 
 /// The origin of a trigger.

@@ -250,3 +250,14 @@ pub const TASKS_MEASURED_MAX: usize = 10_000;
 
 /// Run times of one task that the leader remembers: enough to tell what is unusual.
 pub const RUN_TIMES_REMEMBERED: usize = 32;
+
+/// Arrays whose concurrency limit was changed after their submission. People do so, one by one; the leader
+/// keeps them in memory.
+pub const ARRAY_LIMITS_MAX: usize = 10_000;
+
+/// The greatest weight of an owner among fair turns: enough for any division that people mean, and a turn of
+/// an owner with weight 1 still comes once in so many.
+pub const SHARE_WEIGHT_MAX: u32 = 1_000;
+
+/// Owners with a weight other than 1. People set them, and the leader keeps them in memory.
+pub const SHARES_MAX: usize = 10_000;

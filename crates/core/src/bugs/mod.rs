@@ -201,6 +201,8 @@ bugs! {
         "a leader does not notice that a standby without the last commits was promoted";
     LimitForgotten, "limit-forgotten",
         "a new leader goes by the limits of its configuration, not by those that were set at run time";
+    RateForgotten, "rate-forgotten",
+        "a new leader takes every rate for unused, whatever the one before it has started";
     ArrayUncharged, "array-uncharged",
         "the leases that a new leader inherits do not count for the concurrency limit of their array";
     FailuresForgotten, "failures-forgotten",

@@ -52,12 +52,16 @@ pub(crate) fn count_retry(bugs: Bugs, ledger: &mut Ledger, fact: &Fact) {
 }
 
 /// [`Bug::LimitForgotten`]: limits that were set at run time are again those of the configuration.
+/// [`Bug::RateForgotten`]: all of every rate is free.
 /// [`Bug::ArrayUncharged`]: inherited leases are charged as if their arrays had no concurrency limit.
-pub(crate) fn forget_limits(bugs: Bugs, ledger: &Ledger, bullpen: &mut Bullpen) {
+pub(crate) fn forget_limits(bugs: Bugs, ledger: &Ledger, bullpen: &mut Bullpen, now: Now) {
     if bugs.has(Bug::LimitForgotten) {
         for name in ledger.limits().keys() {
-            bullpen.set_limit(name, bullpen.default_limit(name));
+            bullpen.set_limit(name, bullpen.default_limit(name), now.mono);
         }
+    }
+    if bugs.has(Bug::RateForgotten) {
+        bullpen.fill_rates();
     }
     if !bugs.has(Bug::ArrayUncharged) {
         return;

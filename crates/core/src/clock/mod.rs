@@ -17,7 +17,6 @@
 //! | `describe` | description of a schedule |
 //! | `intern` | one copy of equal schedules |
 //! | `ticks`, `verdict` | the [`Clock`], and its verdicts on due times |
-//! | `rate` | launch rate limit |
 //! | [`nominal`] | references to the nominal time in texts |
 //!
 //! Invariants. Due times are whole seconds, from 1970 to the end of 9998. `after` is
@@ -35,7 +34,6 @@ mod limits;
 mod moment;
 pub mod nominal;
 mod period;
-mod rate;
 mod rule;
 mod search;
 #[cfg(test)]
@@ -51,7 +49,6 @@ pub use baton_tzdata::release as tzdata;
 pub use baton_model::schedule::{CatchUp, Dst, Fold, Gap, SkipReason, TickVerdict};
 pub use error::ScheduleError;
 pub use intern::Schedules;
-pub use rate::LaunchRate;
 pub use ticks::{Clock, Key};
 pub use verdict::{Policy, Tick, admit};
 pub use zone::Zone;

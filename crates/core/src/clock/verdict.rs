@@ -2,8 +2,8 @@
 
 use baton_model::time::{Millis, Mono, Wall};
 
-use super::{CatchUp, Key, LaunchRate, SkipReason, TickVerdict};
-use crate::limits::EntryLimit;
+use super::{CatchUp, Key, SkipReason, TickVerdict};
+use crate::limits::{EntryLimit, TokenBucket};
 
 /// How a schedule treats due times that are late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn admit(
     verdict: TickVerdict,
     active: u64,
     limit: EntryLimit,
-    rate: Option<&mut LaunchRate>,
+    rate: Option<&mut TokenBucket>,
     now: Mono,
 ) -> TickVerdict {
     if matches!(verdict, TickVerdict::Skip(_)) {
@@ -68,7 +68,7 @@ pub fn admit(
 
 #[cfg(test)]
 mod tests {
-    use baton_model::library::{Overlap, Trigger};
+    use baton_model::library::{Overlap, Rate, Trigger};
 
     use super::*;
 
@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_full_task_costs_no_token_and_a_skip_stays_a_skip() {
-        let mut rate = LaunchRate::new(1, Millis(1_000));
+        let per = Millis(1_000);
+        let mut rate = TokenBucket::of_launches(Rate { count: 1, per });
         let full = TickVerdict::Skip(SkipReason::MaxInstances { limit: 2 });
         let late = TickVerdict::Late { by: Millis(5) };
         let skip = TickVerdict::Skip(SkipReason::Missed);

@@ -7,10 +7,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use baton_model::conditions::ArrayLimit;
 use baton_model::fact::{Fact, Holder, Verdict};
 use baton_model::ids::{Incarnation, InstanceId, LeaseId};
 use baton_model::library::{Cause, Pause};
 use baton_model::limits::CONDEMNED_MAX;
+use baton_model::rate::LimitValue;
 use baton_model::schedule::TickVerdict;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
@@ -130,11 +132,26 @@ impl Ledger {
                 };
                 Ok(())
             }
-            Fact::LimitSet { name, total, .. } => {
-                match total {
-                    Some(total) => self.limits.insert(name.clone(), *total),
+            Fact::LimitSet { name, total, rate } => {
+                match *total {
+                    Some(total) => {
+                        let rate = *rate;
+                        self.limits.insert(name.clone(), LimitValue { total, rate })
+                    }
                     None => self.limits.remove(name),
                 };
+                Ok(())
+            }
+            Fact::ShareSet { owner, weight } => {
+                match *weight {
+                    1 => self.shares.remove(owner),
+                    weight => self.shares.insert(owner.clone(), weight),
+                };
+                Ok(())
+            }
+            Fact::ArrayLimitSet { first, last, total } => {
+                let (last, total) = (*last, *total);
+                self.array_limits.insert(*first, ArrayLimit { last, total });
                 Ok(())
             }
             Fact::TaskDefined { .. }

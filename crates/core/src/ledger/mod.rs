@@ -37,10 +37,12 @@ use baton_model::ids::{
 };
 use baton_model::measurement::TaskPath;
 use baton_model::principal::NameOwner;
+use baton_model::rate::LimitValue;
 use baton_model::spec::InstanceSpec;
 use baton_model::time::{Millis, Wall};
 
 use crate::fsm::{IllegalTransition, Universal, UniversalEvent};
+use crate::limits::ArrayLimits;
 use crate::workflow::items::task_name;
 
 pub use backfills::{Backfills, OpenBackfill};
@@ -114,7 +116,11 @@ pub struct Ledger {
     /// The credentials to which names of workers belong.
     name_owners: BTreeMap<WorkerName, NameOwner>,
     /// Cluster-wide limits that were set at run time.
-    limits: BTreeMap<String, u64>,
+    limits: BTreeMap<String, LimitValue>,
+    /// Weights of owners among fair turns, other than 1.
+    shares: BTreeMap<String, u32>,
+    /// Concurrency limits of arrays that were changed.
+    array_limits: ArrayLimits,
     lease_time: Millis,
     identity: Identity,
     library: Library,
@@ -412,8 +418,20 @@ impl Ledger {
 
     /// Cluster-wide limits that were set at run time.
     #[must_use]
-    pub const fn limits(&self) -> &BTreeMap<String, u64> {
+    pub const fn limits(&self) -> &BTreeMap<String, LimitValue> {
         &self.limits
+    }
+
+    /// Weights of owners among fair turns, other than 1.
+    #[must_use]
+    pub const fn shares(&self) -> &BTreeMap<String, u32> {
+        &self.shares
+    }
+
+    /// Concurrency limits of arrays that were changed.
+    #[must_use]
+    pub const fn array_limits(&self) -> &ArrayLimits {
+        &self.array_limits
     }
 
     /// Workers that get no more work.

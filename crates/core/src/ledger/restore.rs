@@ -7,10 +7,12 @@
 use std::collections::BTreeSet;
 
 use baton_model::alarm::Alarm;
+use baton_model::conditions::ArrayLimit;
 use baton_model::fleet::{Fleet, FleetJob};
 use baton_model::ids::{BackfillId, Incarnation, InstanceId, JobId, RunId, TaskNo, WorkerName};
 use baton_model::library::{Created, IdempotencyKey};
 use baton_model::principal::NameOwner;
+use baton_model::rate::LimitValue;
 use baton_model::state::UniversalState;
 use baton_model::time::Millis;
 
@@ -34,7 +36,11 @@ pub struct LedgerParts {
     /// The credentials to which names of workers belong.
     pub name_owners: Vec<(WorkerName, NameOwner)>,
     /// Cluster-wide limits that were set at run time.
-    pub limits: Vec<(String, u64)>,
+    pub limits: Vec<(String, LimitValue)>,
+    /// Weights of owners among fair turns, other than 1.
+    pub shares: Vec<(String, u32)>,
+    /// Concurrency limits of arrays that were changed, by the first instance of the array.
+    pub array_limits: Vec<(InstanceId, ArrayLimit)>,
     /// The longest time by which a lease was extended at once.
     pub lease_time: Millis,
     /// The tasks of the library, including removed ones.
@@ -72,6 +78,8 @@ impl Ledger {
             drained: parts.drained.into_iter().collect(),
             name_owners: parts.name_owners.into_iter().collect(),
             limits: parts.limits.into_iter().collect(),
+            shares: parts.shares.into_iter().collect(),
+            array_limits: parts.array_limits.into_iter().collect(),
             fleets: Fleets::restore(parts.fleets, parts.jobs, parts.last_job)?,
             alarms: parts.alarms.into_iter().map(|it| (it.key(), it)).collect(),
             ..Self::default()

@@ -5,6 +5,7 @@ use baton_model::ids::InstanceId;
 use super::gang::Place;
 use super::limits::TIED_MAX;
 use super::{Decision, Placement};
+use crate::limits::Limits;
 use crate::wait::ClassId;
 
 struct Choice {
@@ -32,6 +33,9 @@ impl Placement {
             None => None,
         };
         self.settled = decision.is_none();
+        if self.settled {
+            self.next_start = self.find_next_start();
+        }
         decision
     }
 
@@ -128,7 +132,7 @@ impl Placement {
         } else {
             Place::from(self.other_than_avoided(instance, class, place.worker))
         };
-        self.charge(instance, class, &place);
+        self.charge(instance, class, &place, Limits::charge);
         if cfg!(debug_assertions) {
             place.workers().for_each(|at| self.assert_within(class, at));
         }

@@ -17,8 +17,8 @@ use baton_model::ids::InstanceId;
 use baton_model::placement::Capacity;
 use baton_model::time::Millis;
 
-use super::Placement;
 use super::need::{Demand, KINDS, Need, Room, holds};
+use super::{Placement, RATE_SPAN};
 use crate::limits::LimitKey;
 use crate::wait::{ClassId, Exclusion, KIND_NAMES, TIME_NAME};
 
@@ -163,7 +163,7 @@ impl Placement {
             for (key, amount) in &class.limited {
                 let free = left
                     .entry(key)
-                    .or_insert_with(|| self.limits.get(key).map_or(u64::MAX, |it| it.free()));
+                    .or_insert_with(|| self.limits.prospect(key, RATE_SPAN).unwrap_or(u64::MAX));
                 count = count.min(free.checked_div(*amount).unwrap_or(u64::MAX));
             }
             for (key, amount) in &class.limited {

@@ -13,8 +13,10 @@ use super::fleet::Worker;
 use super::need::{KINDS, holds};
 use super::queue::{ClassQueue, Entry};
 use super::{PlacedInstance, Placement};
+use crate::limits::LimitKey;
 use crate::wait::{
-    ClassId, Exclusion, KIND_NAMES, LimitReached, SOCKET_NAME, Wait, WaitReason, WorkerGroup,
+    ClassId, Exclusion, KIND_NAMES, LimitReached, RateWait, SOCKET_NAME, Wait, WaitReason,
+    WorkerGroup,
 };
 
 impl Placement {
@@ -141,6 +143,7 @@ impl Placement {
                 name: key.to_string(),
                 limit: self.limits.get(key).unwrap_or_default(),
                 asked: class.need.amount(key),
+                rate: self.rate_wait(key, class.need.amount(key)),
             });
         }
         if let Some((at, limit)) = self.limit_reserved(id, priority) {
@@ -153,6 +156,15 @@ impl Placement {
             return self.gang_room(id, class, priority);
         }
         self.room(id, class, priority)
+    }
+
+    /// The rate of a limit, and how long it takes until that has room.
+    fn rate_wait(&self, key: &LimitKey, amount: u64) -> Option<RateWait> {
+        let rate = self.limits.rate(key)?;
+        let now = self.limits.now();
+        let next = self.limits.next_at(key, amount, now);
+        let left = next.map(|at| at.since(now));
+        Some(RateWait { rate, left })
     }
 
     /// What the first of a class waits for, on a worker.
@@ -257,7 +269,7 @@ impl Placement {
 
     /// How many of the same class are served before `instance`, if nothing else
     /// comes: those of a higher priority, those ahead of it in its own class queue, and of
-    /// each other owner as many as it has turns until then.
+    /// each other owner as many as its turns have until then.
     fn before(&self, instance: InstanceId, end: InstanceId, entry: Entry) -> u64 {
         let own = &self.queue.class_queues[self.queue.class_queue_of(&entry)];
         let ahead = self.queue.ahead_of(end, &entry) + (instance.0 - entry.first(end).0);
@@ -266,6 +278,12 @@ impl Placement {
                 self.queue.owners.stamp(class_queue.owner),
                 class_queue.owner,
             )
+        };
+        // The turns of its owner that end before it is served.
+        let owners = &self.queue.owners;
+        let turns = match ahead.checked_sub(owners.left(own.owner)) {
+            None => 0,
+            Some(more) => 1 + more / owners.weight(own.owner),
         };
         let class_queues = self.classes.all[own.class].class_queues.iter();
         let others = class_queues
@@ -278,12 +296,24 @@ impl Placement {
                 std::cmp::Ordering::Greater => class_queue.waiting,
                 std::cmp::Ordering::Less => 0,
                 std::cmp::Ordering::Equal => {
-                    let turns = ahead + u64::from(turn(class_queue) < turn(own));
-                    class_queue.waiting.min(turns)
+                    let is_first = turn(class_queue) < turn(own);
+                    let owner = class_queue.owner;
+                    class_queue
+                        .waiting
+                        .min(self.turns_of(owner, turns, is_first))
                 }
             },
         );
         ahead + before.sum::<u64>()
+    }
+
+    /// Decisions of an owner while another one ends so many turns. `is_first`: it is next before that one.
+    fn turns_of(&self, owner: usize, turns: u64, is_first: bool) -> u64 {
+        let owners = &self.queue.owners;
+        match turns + u64::from(is_first) {
+            0 => 0,
+            turns => owners.left(owner) + (turns - 1).saturating_mul(owners.weight(owner)),
+        }
     }
 
     /// The worker on which an instance is placed.

@@ -4,7 +4,7 @@
 //!   enqueue, withdraw ───────────────▶ ┌───────────┐
 //!   set_offer, close, remove_worker ──▶│ Placement │──▶ next: instance, worker, class
 //!   release, adopt ───────────────────▶│           │──▶ explain: the reason for the wait
-//!   set_limit, set_estimate, avoid ───▶└───────────┘
+//!   set_limit, set_estimate, avoid ───▶└───────────┘──▶ next_start: when time alone lets something start
 //! ```
 //!
 //! **The calling contract.**
@@ -15,14 +15,15 @@
 //!    are overdrawn.
 //! 2. After any change: [`Placement::next`] until it returns none. Each decision is
 //!    final and counted at once.
-//!    [`Placement::set_now`] before, if workers end by themselves.
+//!    [`Placement::set_now`] before, if workers end by themselves or limits are rates; again at
+//!    [`Placement::next_start`].
 //! 3. [`Placement::release`] exactly when an attempt can no longer run: at its
 //!    end, or when it is lost; not when its worker leaves. If the instance is to be
 //!    tried again, [`Placement::enqueue`] once it may start, with its original
 //!    sequence: it then comes before everything submitted later.
 //!
 //! **The order of service.** Priority, the highest first; then fair turns between
-//! owners (see `owners`); then the longest waiting, by sequence; then the shortest
+//! owners, by their weights (see `owners`); then the longest waiting, by sequence; then the shortest
 //! history of run times, a task without one first; then the lowest id.
 //! The order is one for all classes, since turns within each class alone would let
 //! an owner with a million instances starve the other classes. The first entry that fits is placed. One that does not fit blocks no other;
@@ -66,6 +67,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `limits` | every bound, and what happens beyond it |
+//! | `limiting` | cluster-wide limits and rates, and those of arrays |
 //! | `need` | amounts, and the leftover |
 //! | `class` | classes, and the best worker for each |
 //! | `queue`, `owners`, `tasks` | waiting entries, and the order of service |
@@ -91,6 +93,7 @@ mod explain;
 mod fleet;
 mod gang;
 mod inventory;
+mod limiting;
 pub mod limits;
 mod need;
 mod owners;
@@ -101,18 +104,19 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use baton_model::ids::{InstanceId, WorkerName};
 use baton_model::placement::{Capacity, Offer, ResourceRequest};
-use baton_model::time::Mono;
+use baton_model::rate::Rate;
+use baton_model::time::{Millis, Mono};
 
 use crate::limits::{Limit, LimitKey, Limits};
 use crate::wait::{ClassId, Exclusion};
 use class::Classes;
 use fleet::Fleet;
 use gang::Place;
-use limits::{ENTRIES_MAX, LIMITS_MAX, RANGE_LEN_MAX};
+use limits::{ENTRIES_MAX, RANGE_LEN_MAX};
 use need::Need;
 use queue::{Entry, Queue};
 use reserve::Reservation;
@@ -125,8 +129,8 @@ pub use need::Demand;
 pub use reserve::ReservationView;
 pub use tasks::TaskHistory;
 
-/// As many limits there may be before idle ones are looked for.
-const IDLE_LIMITS_MIN: usize = 1_000;
+/// For how long ahead the starts of a rate count as demand: about as long as a further worker takes to come.
+const RATE_SPAN: Millis = Millis(60_000);
 
 /// Instances that may start as soon as there is room.
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +167,10 @@ pub struct Decision {
 pub struct LimitUse<'a> {
     pub key: &'a LimitKey,
     pub limit: Limit,
+    /// If it is a rate.
+    pub rate: Option<Rate>,
+    /// Of a rate that has no room for one more: when it has.
+    pub next_at: Option<Mono>,
     /// Instances that wait and request it.
     pub waiting: u64,
 }
@@ -198,6 +206,8 @@ pub struct Placement {
     avoided: BTreeMap<InstanceId, WorkerName>,
     /// Nothing has changed since `next` returned none.
     settled: bool,
+    /// When a rate has room again for something that waits, if `next` has returned none.
+    next_start: Option<Mono>,
     rounds: u64,
 }
 
@@ -267,7 +277,17 @@ impl Placement {
 
     /// Removes the waiting instances of `first` to `last`, and returns their number.
     pub fn withdraw(&mut self, first: InstanceId, last: InstanceId) -> u64 {
-        let mut count = 0;
+        let ranges = self.withdraw_ranges(first, last).into_iter();
+        ranges.map(|(from, to)| to.0 - from.0 + 1).sum()
+    }
+
+    /// The same, and returns them as ranges.
+    pub fn withdraw_ranges(
+        &mut self,
+        first: InstanceId,
+        last: InstanceId,
+    ) -> Vec<(InstanceId, InstanceId)> {
+        let mut ranges = Vec::new();
         let avoided = self.avoided.range(first..=last);
         for instance in avoided.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.avoided.remove(&instance);
@@ -280,9 +300,9 @@ impl Placement {
             let class = self.queue.class_queues[class_queue].class;
             self.queue.cut(end, from, to);
             self.leave_class_queue(class_queue, class, to.0 - from.0 + 1);
-            count += to.0 - from.0 + 1;
+            ranges.push((from, to));
         }
-        count
+        ranges
     }
 
     /// Sets the offer of a worker that has joined or changed.
@@ -319,6 +339,10 @@ impl Placement {
     pub fn set_now(&mut self, now: Mono) {
         if now > self.classes.now() {
             self.classes.set_now(now, &self.fleet);
+            self.limits.set_now(now);
+            if self.next_start.is_some_and(|at| at <= now) {
+                self.settled = false;
+            }
             if !self.reservations.is_empty() {
                 self.end_vain_reservations();
             }
@@ -425,44 +449,9 @@ impl Placement {
             .classes
             .find_or_add(need, &self.fleet, &self.limits, true)
             .ok_or(PlacementError::TooManyClasses)?;
-        self.charge(instance, class, &place);
+        self.charge(instance, class, &place, Limits::inherit);
         place.workers().for_each(|at| self.refresh(at));
         Ok(())
-    }
-
-    /// Sets or removes a limit. It may be below the current use:
-    /// then no further instance that needs it starts.
-    ///
-    /// # Errors
-    /// [`PlacementError::TooManyLimits`].
-    pub fn set_limit(
-        &mut self,
-        key: impl Into<LimitKey>,
-        total: Option<u64>,
-    ) -> Result<(), PlacementError> {
-        let key = key.into();
-        self.settled = false;
-        match total {
-            Some(total) if self.limits.set_total(&key, total) => {}
-            Some(total) => {
-                if self.limits.len() >= LIMITS_MAX {
-                    return Err(PlacementError::TooManyLimits);
-                }
-                let used = self.in_use(&key);
-                self.limits.insert(key, Limit { total, used });
-                self.limits_changed();
-            }
-            None if self.limits.remove(&key) => self.limits_changed(),
-            None => {}
-        }
-        self.end_vain_reservations();
-        Ok(())
-    }
-
-    /// The limits, by key.
-    #[must_use]
-    pub const fn counted(&self) -> &Limits<LimitKey> {
-        &self.limits
     }
 
     /// True if an instance is placed, and not ahead.
@@ -471,45 +460,11 @@ impl Placement {
         self.placed.get(&instance).is_some_and(|it| !it.ahead)
     }
 
-    /// All limits with what waits for them, by key.
-    pub fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
-        self.limits.iter().map(|(key, limit)| LimitUse {
-            key,
-            limit: *limit,
-            waiting: self.waiting_for(key),
-        })
-    }
-
     /// What is placed on a worker, in sum; none if the worker is unknown.
     #[must_use]
     pub fn used(&self, worker: &WorkerName) -> Option<Capacity> {
         let at = self.fleet.find(worker)?;
         Some(self.fleet.workers[at].used())
-    }
-
-    /// Instances that wait and need a limit.
-    fn waiting_for(&self, key: &LimitKey) -> u64 {
-        let classes = self.classes.active.iter().map(|at| &self.classes.all[*at]);
-        let limited = classes.filter(|class| class.limited.iter().any(|(limit, _)| limit == key));
-        limited.map(|class| class.waiting).sum()
-    }
-
-    /// True if one more limit can be set. Limits that belong to work are removed first, if nothing
-    /// uses or waits for them and there are many.
-    pub fn has_room_for_limit(&mut self) -> bool {
-        if self.limits.len() >= IDLE_LIMITS_MIN {
-            let active = self.classes.active.iter();
-            let limited = active.flat_map(|class| &self.classes.all[*class].limited);
-            let waited: BTreeSet<&LimitKey> = limited.map(|(key, _)| key).collect();
-            let is_idle = |key: &LimitKey, limit: &Limit| {
-                key.belongs_to_work() && limit.used == 0 && !waited.contains(key)
-            };
-            if self.limits.remove_if(is_idle) {
-                self.limits_changed();
-                self.settled = false;
-            }
-        }
-        self.limits.len() < LIMITS_MAX
     }
 
     /// The class of a request, if an instance of it waits or runs, or did recently.
@@ -540,12 +495,18 @@ impl Placement {
         })
     }
 
-    fn charge(&mut self, instance: InstanceId, class: usize, place: &Place) {
+    fn charge(
+        &mut self,
+        instance: InstanceId,
+        class: usize,
+        place: &Place,
+        count: fn(&mut Limits<LimitKey>, &[(LimitKey, u64)]),
+    ) {
         let needed = &self.classes.all[class];
         for at in place.workers() {
             self.fleet.charge(at, instance, class, &needed.need);
         }
-        self.limits.charge(&needed.limited);
+        count(&mut self.limits, &needed.limited);
         self.placed.insert(
             instance,
             PlacedInstance {
@@ -585,20 +546,5 @@ impl Placement {
         }
         self.end_vain_reservations();
         self.refresh(at);
-    }
-
-    fn limits_changed(&mut self) {
-        self.classes.split(&self.limits);
-        // Whether the units changed does not matter: `split` has unsettled all.
-        self.fleet.reweigh(&self.limits);
-    }
-
-    fn in_use(&self, key: &LimitKey) -> u128 {
-        let needs = self
-            .placed
-            .values()
-            .filter(|placed| !placed.ahead)
-            .map(|placed| &self.classes.all[placed.class].need);
-        needs.map(|need| u128::from(need.amount(key))).sum()
     }
 }

@@ -1,8 +1,9 @@
-//! Fair turns between owners: round robin by the last decision.
+//! Fair turns between owners: weighted round robin by the last decision.
 //!
-//! Each decision gives its owner the latest stamp, and of those who wait the one
-//! with the earliest stamp is next: plain round robin, with no credit for having
-//! been away. A stamp outlives the wait, so that an owner who submits one instance
+//! When an owner has had as many decisions as its weight, it gets the latest stamp, and of those who wait the
+//! one with the earliest stamp is next. With weight 1 that is plain round robin. There is no credit for having
+//! been away: who comes back has the rest of one turn. So while two owners wait, the decisions of each, divided
+//! by its weight, differ by at most one; and no owner waits for more decisions than the weights of all others. A stamp outlives the wait, so that an owner who submits one instance
 //! at a time does not come first each time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,8 @@ pub(super) struct Owner {
     name: Arc<str>,
     /// The decision that served it last; 0 for none yet.
     pub(super) stamp: u64,
+    /// Its decisions since it has that stamp.
+    taken: u32,
     /// The number of its class queues, by priority.
     pub(super) class_queues: BTreeMap<i32, usize>,
 }
@@ -30,6 +33,8 @@ pub(super) struct Owners {
     by_name: BTreeMap<Arc<str>, usize>,
     /// Those with nothing waiting, the longest unserved first.
     idle: BTreeSet<(u64, usize)>,
+    /// Weights other than 1, also of owners that are not known.
+    weights: BTreeMap<Arc<str>, u32>,
 }
 
 impl Default for Owners {
@@ -41,6 +46,7 @@ impl Default for Owners {
             all,
             by_name: BTreeMap::new(),
             idle: BTreeSet::new(),
+            weights: BTreeMap::new(),
         }
     }
 }
@@ -70,6 +76,34 @@ impl Owners {
         self.by_name.insert(name, at);
         self.idle.insert((0, at));
         at
+    }
+
+    pub(super) fn set_weight(&mut self, name: &str, weight: u32) {
+        if weight == 1 {
+            self.weights.remove(name);
+        } else {
+            self.weights.insert(name.into(), weight);
+        }
+    }
+
+    /// Decisions in one turn.
+    pub(super) fn weight(&self, at: usize) -> u64 {
+        let weight = self.weights.get(&self.all[at].name);
+        weight.map_or(1, |weight| u64::from(*weight).max(1))
+    }
+
+    /// What is left of its turn; at least 1.
+    pub(super) fn left(&self, at: usize) -> u64 {
+        let taken = u64::from(self.all[at].taken);
+        self.weight(at).saturating_sub(taken).max(1)
+    }
+
+    /// Counts a decision; true if its turn is over with it.
+    pub(super) fn take(&mut self, at: usize) -> bool {
+        let is_over = self.left(at) == 1;
+        let owner = &mut self.all[at];
+        owner.taken = if is_over { 0 } else { owner.taken + 1 };
+        is_over
     }
 
     pub(super) fn stamp(&self, at: usize) -> u64 {

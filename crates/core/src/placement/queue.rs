@@ -198,7 +198,7 @@ impl Queue {
         Some((*estimate, entry.first(*last)))
     }
 
-    /// Takes the next instance of a class queue; its owner has had its turn.
+    /// Takes the next instance of a class queue; it counts for the turn of its owner.
     pub(super) fn take(&mut self, at: usize) -> Option<InstanceId> {
         let class_queue = &mut self.class_queues[at];
         let owner = class_queue.owner;
@@ -335,8 +335,11 @@ impl Queue {
         class_queue.head = head;
     }
 
-    /// Sends an owner to the end of each of its queues.
+    /// Sends an owner to the end of each of its queues, if its turn is over.
     fn serve(&mut self, owner: usize) {
+        if !self.owners.take(owner) {
+            return;
+        }
         self.served += 1;
         let old = self.owners.stamp(owner);
         for priority in self.owners.priorities(owner) {

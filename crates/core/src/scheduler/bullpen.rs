@@ -6,17 +6,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use baton_model::conditions::ArrayLimit;
 use baton_model::ids::{InstanceId, TaskNo, WorkerName};
 use baton_model::library::Execution;
 use baton_model::measurement::TaskPath;
 use baton_model::placement::{Capacity, Offer, ResourceRequest, WORKER_LABEL};
+use baton_model::rate::LimitValue;
 use baton_model::spec::{Allowance, InstanceSpec};
 use baton_model::time::{Millis, Mono, Now};
 
 use super::dependencies::Dependencies;
 use super::gate;
 use crate::ledger::{Instance, Lease, Ledger, Range};
-use crate::limits::{self, EntryLimit, LimitKey, Limits};
+use crate::limits::{self, ArrayLimits, EntryLimit, LimitKey, Limits};
 use crate::placement::{
     Arrival, Availability, Backlog, Decision, Demand, JobShape, LimitUse, Placement,
     PlacementError, TaskHistory,
@@ -46,7 +48,9 @@ pub(crate) struct Bullpen {
     /// leave.
     overflow: BTreeMap<InstanceId, InstanceId>,
     /// The limits of the configuration; those set at run time take their place.
-    default_limits: BTreeMap<String, u64>,
+    default_limits: BTreeMap<String, LimitValue>,
+    /// Concurrency limits of arrays that were changed, as the ledger has them.
+    array_limits: ArrayLimits,
 }
 
 /// The first ids of recent ticks. Submissions of one tick have waited equally long, so that the
@@ -92,17 +96,22 @@ impl Bullpen {
     pub(crate) fn restore(
         ledger: &Ledger,
         dependencies: &Dependencies,
-        limits: &[(String, u64)],
+        limits: &[(String, LimitValue)],
         now: Now,
     ) -> Self {
         let mut bullpen = Self {
             default_limits: limits.iter().cloned().collect(),
+            array_limits: ledger.array_limits().clone(),
             ..Self::default()
         };
-        let limits = limits.iter().map(|(name, total)| (name, total));
-        for (name, total) in limits.chain(ledger.limits()) {
+        let limits = limits.iter().map(|(name, value)| (name, value));
+        for (name, value) in limits.chain(ledger.limits()) {
             // More limits than placement takes are refused where they are configured.
-            bullpen.set_limit(name, Some(*total));
+            bullpen.set_limit(name, Some(*value), now.mono);
+        }
+        bullpen.placement.empty_rates();
+        for (owner, weight) in ledger.shares() {
+            bullpen.set_share(owner, *weight);
         }
         for lease in ledger.open_leases() {
             if let Some(instance) = ledger.instance(lease.id.attempt.instance) {
@@ -138,18 +147,70 @@ impl Bullpen {
     }
 
     /// Sets or removes a cluster-wide limit; false if there are too many.
-    pub(crate) fn set_limit(&mut self, name: &str, total: Option<u64>) -> bool {
-        self.placement.set_limit(name, total).is_ok()
+    pub(crate) fn set_limit(&mut self, name: &str, value: Option<LimitValue>, now: Mono) -> bool {
+        self.placement.set_now(now);
+        let set = match value {
+            Some(LimitValue {
+                total,
+                rate: Some(rate),
+            }) => self.placement.set_rate(name, rate, total),
+            value => self.placement.set_limit(name, value.map(|it| it.total)),
+        };
+        set.is_ok()
     }
 
-    /// The total that the configuration has for a limit.
-    pub(crate) fn default_limit(&self, name: &str) -> Option<u64> {
+    /// Sets the weight of an owner among fair turns.
+    pub(crate) fn set_share(&mut self, owner: &str, weight: u32) {
+        self.placement.set_share(owner, weight);
+    }
+
+    /// Makes every rate full again, for a seeded bug.
+    #[cfg(feature = "seeded-bugs")]
+    pub(crate) fn fill_rates(&mut self) {
+        self.placement.fill_rates();
+    }
+
+    /// The value that the configuration has for a limit.
+    pub(crate) fn default_limit(&self, name: &str) -> Option<LimitValue> {
         self.default_limits.get(name).copied()
     }
 
     /// All limits on leased work, and their use.
-    pub(crate) fn limits(&self) -> impl Iterator<Item = LimitUse<'_>> {
-        self.placement.limits()
+    pub(crate) fn limits(&self, now: Mono) -> impl Iterator<Item = LimitUse<'_>> {
+        self.placement.limits(now)
+    }
+
+    /// Changes the concurrency limit of an array. The cost depends on what is in flight of it, and on the
+    /// number of its waiting ranges, if it had no limit before.
+    pub(crate) fn limit_array(
+        &mut self,
+        ledger: &Ledger,
+        (first, last): (InstanceId, InstanceId),
+        total: Option<u32>,
+    ) {
+        self.array_limits.insert(first, ArrayLimit { last, total });
+        let key = LimitKey::Array(first);
+        let total = limits::array_total(total);
+        if self.placement.counted().contains(&key) {
+            // Known: never refused.
+            let _ = self.placement.set_limit(key, Some(total));
+            return;
+        }
+        // What it has in placement is of a class that the limit does not bind.
+        let waiting = self.placement.withdraw_ranges(first, last);
+        for instance in ledger.leased(first, last) {
+            if let Some(lease) = &instance.lease {
+                self.placement.release(&lease.holder.worker, instance.id);
+                self.adopt(lease, instance);
+            }
+        }
+        for (first, last) in waiting {
+            for instance in ledger.requeued(first, last) {
+                self.ready(instance);
+            }
+            let fresh = ledger.waiting_within(first, last);
+            fresh.for_each(|range| self.fresh(&range));
+        }
     }
 
     /// What is placed on a worker, in sum.
@@ -212,7 +273,7 @@ impl Bullpen {
 
     /// Sets the limits that bind an instance whatever it requests.
     fn set_implied_limits(&mut self, spec: &InstanceSpec) -> Vec<LimitKey> {
-        let implied = limits::implied(spec).into_iter();
+        let implied = limits::implied(spec, &self.array_limits).into_iter();
         let set = implied.map(|(key, total)| {
             // A submission beyond the maximum was refused.
             let _ = self.placement.set_limit(key.clone(), Some(total));
@@ -253,9 +314,10 @@ impl Bullpen {
         }
     }
 
-    /// When the next backoff ends.
+    /// When the next backoff ends, or a rate has room for something that waits.
     pub(crate) fn next_due(&self) -> Option<Mono> {
-        self.backoffs.next()
+        let all = [self.backoffs.next(), self.placement.next_start()];
+        all.into_iter().flatten().min()
     }
 
     pub(crate) fn backoff_until(&self, id: InstanceId) -> Option<Mono> {
@@ -379,12 +441,15 @@ impl Bullpen {
     }
 
     /// What an instance waits for that is offered to placement.
-    pub(crate) fn explain(&self, id: InstanceId) -> Option<Wait> {
+    pub(crate) fn explain(&self, id: InstanceId, now: Mono) -> Option<Wait> {
         let overflow = || {
             let (_, last) = self.overflow.range(..=id).next_back()?;
             (id <= *last).then_some(Wait::from(WaitReason::Overflow))
         };
-        self.placement.explain(id).or_else(overflow)
+        let mut wait = self.placement.explain(id).or_else(overflow)?;
+        // Placement has the time of its last decision.
+        wait.reason.pass(now.since(self.placement.counted().now()));
+        Some(wait)
     }
 
     /// As [`Placement::backlog`].

@@ -12,6 +12,7 @@ use baton_model::ids::{
 use baton_model::library::Pause;
 use baton_model::message::{LogAnswer, LogQuery, ProcessAnswer, ProcessQuery};
 use baton_model::outcome::KillMode;
+use baton_model::rate::LimitValue;
 
 use super::backfill::{self, BackfillCommand, BackfillError, BackfillReply};
 use super::dependencies::EndMark;
@@ -23,6 +24,7 @@ use super::library::{
 };
 use super::limits::{self, LimitError};
 use super::runs::{Deadlines, RunCommand, RunError, execute as execute_run};
+use super::shares::{self, ShareError};
 use super::timetable::Timetable;
 use crate::fleet::{Controller, FleetError};
 use crate::ledger::Instance;
@@ -56,7 +58,18 @@ pub enum Command {
     /// Drains a worker, which then gets no more work, or ends that.
     Drain { worker: WorkerName, drained: bool },
     /// Sets a cluster-wide limit, or removes the value that was set.
-    SetLimit { name: String, total: Option<u64> },
+    SetLimit {
+        name: String,
+        value: Option<LimitValue>,
+    },
+    /// Sets the weight of an owner among fair turns; 1 removes it.
+    SetShare { owner: String, weight: u32 },
+    /// Changes the concurrency limit of the array with these instances, or removes it.
+    LimitArray {
+        first: InstanceId,
+        last: InstanceId,
+        total: Option<u32>,
+    },
     /// An operator vouches that a worker is gone, with every incarnation seen of its state directory:
     /// the given one, or else that of the worker that has this name.
     Forget {
@@ -104,6 +117,7 @@ pub enum Reply {
     Retried(Result<(), RetryError>),
     Drained,
     LimitSet(Result<(), LimitError>),
+    ShareSet(Result<(), ShareError>),
     /// Whether there was a worker of that name.
     Forgotten(bool),
     Logs(LogAnswer),
@@ -149,7 +163,11 @@ pub(super) fn execute(
             drain(cx, protocol, &worker, drained);
             Reply::Drained
         }
-        Command::SetLimit { name, total } => Reply::LimitSet(limits::set(cx, &name, total)),
+        Command::SetLimit { name, value } => Reply::LimitSet(limits::set(cx, &name, value)),
+        Command::SetShare { owner, weight } => Reply::ShareSet(shares::set(cx, owner, weight)),
+        Command::LimitArray { first, last, total } => {
+            Reply::LimitSet(limits::set_array(cx, first, last, total))
+        }
         Command::Forget { worker, lineage } => {
             let cx = &mut cx.protocol();
             let is_known = protocol.forget(cx, &worker, lineage);

@@ -143,7 +143,7 @@ impl Scheduler {
             };
             return reason.into();
         }
-        let wait = self.bullpen.explain(id);
+        let wait = self.bullpen.explain(id, now.mono);
         let wait = wait.unwrap_or_else(|| WaitReason::Nothing.into());
         Wait {
             directory: instance.spec.paths.cwd.clone(),
@@ -207,6 +207,7 @@ impl Scheduler {
             key,
             name,
             asked: 1,
+            rate: None,
         })
     }
 }

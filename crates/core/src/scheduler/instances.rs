@@ -232,7 +232,11 @@ impl Submission {
             let first = ranges[ranges.len() - 1].last.next();
             ranges.push(more.at(first));
         }
-        if self.spec.conditions != Conditions::default() || !self.spec.expected.is_empty() {
+        let is_array = self.array.is_some();
+        if is_array
+            || self.spec.conditions != Conditions::default()
+            || !self.spec.expected.is_empty()
+        {
             let last = ranges[ranges.len() - 1].last;
             let conditions = Conditions {
                 instances: Some((first, last)),

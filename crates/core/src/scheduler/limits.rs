@@ -5,7 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::conditions::ArrayLimit;
 use baton_model::fact::Fact;
+use baton_model::ids::InstanceId;
+use baton_model::limits::ARRAY_LIMITS_MAX;
+use baton_model::rate::LimitValue;
+use baton_model::time::{Millis, Mono};
 
 use super::bullpen::Bullpen;
 use super::context::Cx;
@@ -21,21 +26,23 @@ pub enum LimitError {
     TooMany,
     /// It has no value that was set at run time; the default, if there is one.
     #[error("no limit {0} was set at run time")]
-    NotSet(String, Option<u64>),
+    NotSet(String, Option<LimitValue>),
 }
 
 /// A limit in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitView {
     pub name: String,
-    pub total: u64,
-    /// May exceed the total after that was lowered.
+    pub value: LimitValue,
+    /// May exceed the total after that was lowered. Of a rate, what recent starts have taken of its burst.
     pub used: u128,
+    /// Of a rate that is used up, how long until the next start is possible.
+    pub next_in: Option<Millis>,
     /// Instances that wait and request it.
     pub waiting: u64,
-    /// The total of the configuration, if it has one.
-    pub default: Option<u64>,
-    /// Whether the total was set at run time.
+    /// The value of the configuration, if it has one.
+    pub default: Option<LimitValue>,
+    /// Whether the value was set at run time.
     pub is_set: bool,
 }
 
@@ -84,34 +91,62 @@ fn assert_leased(ledger: &Ledger, bullpen: &Bullpen) {
         };
         let named = instance.spec.request.resources.named.iter();
         let named = named.map(|(name, amount)| (LimitKey::from(name.as_str()), *amount));
-        let implied = implied(&instance.spec).into_iter();
+        let implied = implied(&instance.spec, ledger.array_limits()).into_iter();
         for (key, amount) in named.chain(implied.map(|(key, _)| (key, 1))) {
             *used.entry(key).or_default() += u128::from(amount);
         }
     }
-    for (key, limit) in bullpen.counted().iter() {
+    let counted = bullpen.counted();
+    for (key, limit) in counted.iter().filter(|it| counted.rate(it.0).is_none()) {
         let leased = used.get(key).copied().unwrap_or_default();
         assert_eq!(limit.used, leased, "in use of the limit {key}: {limit:?}");
     }
 }
 
 /// Sets a limit, or removes the value that was set.
-pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(), LimitError> {
+pub(super) fn set(
+    cx: &mut Cx<'_>,
+    name: &str,
+    value: Option<LimitValue>,
+) -> Result<(), LimitError> {
     let before = cx.ledger.limits().get(name).copied();
-    if total.is_none() && before.is_none() {
-        let default = cx.bullpen.default_limit(name);
+    let default = cx.bullpen.default_limit(name);
+    if value.is_none() && before.is_none() {
         return Err(LimitError::NotSet(name.to_owned(), default));
     }
-    let in_force = total.or_else(|| cx.bullpen.default_limit(name));
-    if !cx.bullpen.set_limit(name, in_force) {
+    let in_force = value.or(default);
+    // Set again, a rate keeps what is used of it.
+    if !cx.bullpen.set_limit(name, in_force, cx.now.mono) {
         return Err(LimitError::TooMany);
     }
-    if before != total {
+    if before != value {
         cx.commit(Fact::LimitSet {
             name: name.to_owned(),
-            total,
+            total: value.map(|it| it.total),
+            rate: value.and_then(|it| it.rate),
         });
     }
+    Ok(())
+}
+
+/// Changes the concurrency limit of an array, or removes it. The range is that of the array.
+pub(super) fn set_array(
+    cx: &mut Cx<'_>,
+    first: InstanceId,
+    last: InstanceId,
+    total: Option<u32>,
+) -> Result<(), LimitError> {
+    let changed = ArrayLimit { last, total };
+    let known = cx.ledger.array_limits();
+    if known.get(&first) == Some(&changed) {
+        return Ok(());
+    }
+    let is_full = known.len() >= ARRAY_LIMITS_MAX && !known.contains_key(&first);
+    if is_full || !cx.bullpen.has_room_for_limit() {
+        return Err(LimitError::TooMany);
+    }
+    cx.bullpen.limit_array(cx.ledger, (first, last), total);
+    cx.commit(Fact::ArrayLimitSet { first, last, total });
     Ok(())
 }
 
@@ -119,16 +154,21 @@ pub(super) fn set(cx: &mut Cx<'_>, name: &str, total: Option<u64>) -> Result<(),
 pub(super) fn list<'a>(
     bullpen: &'a Bullpen,
     ledger: &'a Ledger,
+    now: Mono,
 ) -> impl Iterator<Item = LimitView> + 'a {
-    bullpen.limits().filter_map(|found| {
+    bullpen.limits(now).filter_map(move |found| {
         let LimitUse { key, limit, .. } = found;
         let LimitKey::Named(name) = key else {
             return None;
         };
         Some(LimitView {
             name: name.clone(),
-            total: limit.total,
+            value: LimitValue {
+                total: limit.total,
+                rate: found.rate,
+            },
             used: limit.used,
+            next_in: found.next_at.map(|at| at.since(now)),
             waiting: found.waiting,
             default: bullpen.default_limit(name),
             is_set: ledger.limits().contains_key(name),

@@ -32,6 +32,7 @@ mod library;
 mod limits;
 mod run_view;
 mod runs;
+mod shares;
 mod tallies;
 pub(crate) mod timetable;
 mod wait_groups;
@@ -45,6 +46,7 @@ use baton_model::ids::{Epoch, InstanceId, LeaseId, RequestId, TaskNo, Term, Work
 use baton_model::message::{Launch, ToScheduler, WorkerAddress};
 use baton_model::placement::Capacity;
 use baton_model::principal::{NameOwner, Principal};
+use baton_model::rate::LimitValue;
 use baton_model::time::{Mono, Now, Wall};
 
 use crate::bugs::Bugs;
@@ -82,8 +84,9 @@ pub use library::{
 pub use limits::{LimitError, LimitView};
 pub use run_view::{RunView, TaskView};
 pub use runs::{Obstacle, Resume, RunCommand, RunError};
-pub use wait_groups::{WaitGroup, WaitGroups};
+pub use shares::ShareError;
 pub use tallies::{QueueHead, TALLIES_MAX, Tally};
+pub use wait_groups::{WaitGroup, WaitGroups};
 
 /// An input of the leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,8 +157,8 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// All cluster-wide limits, by name.
-    pub fn limits(&self) -> impl Iterator<Item = LimitView> + '_ {
-        limits::list(&self.bullpen, &self.ledger)
+    pub fn limits(&self, now: Now) -> impl Iterator<Item = LimitView> + '_ {
+        limits::list(&self.bullpen, &self.ledger, now.mono)
     }
 
     /// The total and the use of any limit; none if there is no such limit.
@@ -220,7 +223,7 @@ impl Scheduler {
     #[must_use]
     pub fn with_limits(
         config: Config,
-        limits: &[(String, u64)],
+        limits: &[(String, LimitValue)],
         epoch: Epoch,
         mut ledger: Ledger,
         now: Now,
@@ -236,7 +239,7 @@ impl Scheduler {
         let mut dependencies = Dependencies::restore(&ledger);
         seeded! { crate::bugs::scheduler::forget_dependencies(config.bugs, &mut dependencies); }
         let mut bullpen = Bullpen::restore(&ledger, &dependencies, limits, now);
-        seeded! { crate::bugs::scheduler::forget_limits(config.bugs, &ledger, &mut bullpen); }
+        seeded! { crate::bugs::scheduler::forget_limits(config.bugs, &ledger, &mut bullpen, now); }
         let timetable = Timetable::restore(&ledger);
         seeded! {
             let timetable =
@@ -383,7 +386,8 @@ impl Scheduler {
             .look(&self.ledger, &self.bullpen, after, now.mono);
         let explained = stuck.into_iter().filter_map(|id| {
             let standing = self.explain(id, now)?;
-            Some((id, standing.wait()?.text()))
+            let wait = standing.wait().filter(|it| !it.reason.is_for_rate())?;
+            Some((id, wait.text()))
         });
         explained.collect()
     }

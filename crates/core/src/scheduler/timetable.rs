@@ -15,11 +15,9 @@ use baton_model::spec::Due;
 use baton_model::time::{Millis, Mono, Now, Wall};
 
 use super::launch::{self, Launch};
-use crate::clock::{
-    Clock, Key, LaunchRate, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit,
-};
+use crate::clock::{Clock, Key, Policy, Schedule, ScheduleError, Schedules, Tick, Zone, admit};
 use crate::ledger::{Ledger, Task};
-use crate::limits::EntryLimit;
+use crate::limits::{EntryLimit, TokenBucket};
 use crate::scheduler::context::{Cx, Success};
 
 /// Schedules, launch rates and `after` edges of the library.
@@ -27,7 +25,7 @@ use crate::scheduler::context::{Cx, Success};
 pub(crate) struct Timetable {
     clock: Clock,
     schedules: Schedules,
-    rates: BTreeMap<TaskNo, LaunchRate>,
+    rates: BTreeMap<TaskNo, TokenBucket>,
     followers: BTreeMap<TaskName, BTreeSet<TaskNo>>,
     /// Upstream tasks of each follower.
     after: BTreeMap<TaskNo, Vec<TaskName>>,
@@ -93,7 +91,7 @@ impl Timetable {
             self.after.insert(task.number, trigger.after.clone());
         }
         if let Some(rate) = trigger.launch_rate {
-            let rate = LaunchRate::new(rate.count, rate.per);
+            let rate = TokenBucket::of_launches(rate);
             self.rates.insert(task.number, rate);
         }
         if let Some(schedule) = &trigger.schedule {
@@ -207,8 +205,8 @@ impl Timetable {
 
     /// Time until the launch rate of an entry allows the next launch.
     pub(super) fn wait_for_launch(&self, task: TaskNo, now: Mono) -> Millis {
-        let rate = self.rates.get(&task);
-        rate.map_or(Millis(0), |rate| rate.next(now).since(now))
+        let next = self.rates.get(&task).and_then(|rate| rate.next(1, now));
+        next.map_or(Millis(0), |at| at.since(now))
     }
 
     /// Checks a launch against `max_instances` and the launch rate of its task.

@@ -10,7 +10,7 @@ use baton_model::time::Millis;
 
 use super::exclusion::Exclusion;
 use super::fleets::sentences;
-use super::{FleetWait, LimitReached, Unsure, Wait, WaitReason};
+use super::{FleetWait, LimitReached, RateWait, Unsure, Wait, WaitReason};
 use crate::limits::LimitKey;
 
 /// The plain kinds of resources, as people write them.
@@ -201,8 +201,22 @@ impl fmt::Display for LimitReached {
             name,
             limit,
             asked,
+            rate,
         } = self;
         let (used, total) = (limit.used, limit.total);
+        if let Some(RateWait { rate, .. }) = rate {
+            return if *asked > total {
+                write!(
+                    f,
+                    "it takes {asked} of the rate {name} ({rate}), whose burst is {total}"
+                )
+            } else {
+                write!(
+                    f,
+                    "it takes {asked} of the rate {name} ({rate}), which is used up"
+                )
+            };
+        }
         match key {
             LimitKey::Named(_) | LimitKey::Array(_) if *asked > total => write!(
                 f,
@@ -227,10 +241,21 @@ impl fmt::Display for LimitReached {
 
 impl LimitReached {
     fn hint(&self) -> String {
+        if let Some(RateWait { rate, left }) = self.rate {
+            let name = &self.name;
+            return match left {
+                Some(left) => format!("the next start is possible in {}", Duration(left)),
+                None => format!(
+                    "raise that with `baton limits set {name} {rate} --burst {}`",
+                    self.asked
+                ),
+            };
+        }
         match &self.key {
-            LimitKey::Array(_) => {
-                "it starts when another element of its array has ended".to_owned()
-            }
+            LimitKey::Array(first) => format!(
+                "it starts when another element of its array has ended; `baton array limit {first} N` \
+                 changes the limit"
+            ),
             LimitKey::Named(name) if self.asked > self.limit.total => {
                 format!("raise it with `baton limits set {name} {}`", self.asked)
             }

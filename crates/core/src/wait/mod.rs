@@ -18,6 +18,7 @@ mod messages;
 
 use baton_model::conditions::Dependency;
 use baton_model::ids::WorkerName;
+use baton_model::rate::Rate;
 use baton_model::state::WorkerState;
 use baton_model::time::Millis;
 
@@ -139,6 +140,16 @@ pub struct LimitReached {
     pub limit: Limit,
     /// How much is asked for.
     pub asked: u64,
+    /// If the limit is a rate.
+    pub rate: Option<RateWait>,
+}
+
+/// A rate that has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateWait {
+    pub rate: Rate,
+    /// How long until it has room for the first that waits, if nothing else starts; none if it never has.
+    pub left: Option<Millis>,
 }
 
 /// A lease of which it is not known whether its attempt runs.
@@ -229,7 +240,34 @@ impl WaitReason {
         match self {
             Self::Backoff { left } => Some(*left),
             Self::Unsure(unsure) => unsure.left,
+            Self::Limit(LimitReached {
+                rate: Some(rate), ..
+            }) => rate.left,
             _ => None,
+        }
+    }
+
+    /// True if it waits for a rate, which lets it start when it is its turn: a slow rate is no trouble.
+    pub(crate) const fn is_for_rate(&self) -> bool {
+        matches!(
+            self,
+            Self::Limit(LimitReached {
+                rate: Some(RateWait { left: Some(_), .. }),
+                ..
+            })
+        )
+    }
+
+    /// The same wait so much later, as far as time alone ends it.
+    pub(crate) const fn pass(&mut self, span: Millis) {
+        if let Self::Limit(LimitReached {
+            rate: Some(RateWait {
+                left: Some(left), ..
+            }),
+            ..
+        }) = self
+        {
+            *left = left.saturating_sub(span);
         }
     }
 }

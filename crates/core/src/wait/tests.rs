@@ -11,6 +11,7 @@ fn reached(key: LimitKey, name: &str, asked: u64) -> Wait {
         name: name.to_owned(),
         limit: Limit { total: 4, used: 4 },
         asked,
+        rate: None,
     };
     WaitReason::Limit(reached).into()
 }
@@ -37,7 +38,7 @@ fn each_kind_of_limit_has_its_word_and_its_sentence() {
             "limit",
             Some(("array i7", 1)),
             "it requests 1 of the limit array i7; 4 of 4 are in use; it starts when another element \
-             of its array has ended",
+             of its array has ended; `baton array limit i7 N` changes the limit",
         ),
         (
             reached(LimitKey::Entry(TaskNo(2)), "lab/etl", 1),

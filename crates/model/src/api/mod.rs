@@ -51,7 +51,9 @@ pub use library::{
 };
 
 pub use alarms::Alarm;
-pub use limits::{Limit, LimitOrigin, LimitRemoval};
+pub use limits::{
+    ArrayLimit, Limit, LimitOrigin, LimitRemoval, SetArrayLimit, SetLimit, SetShare, Share,
+};
 pub use notifications::{ChannelTest, Notification, NotificationChannel, NotificationFilter};
 pub use owners::Owner;
 pub use processes::{AttemptProcesses, Process, UsageSample};
@@ -658,16 +660,6 @@ pub struct Scheduler {
     pub heard_seconds: f64,
     /// Seconds since it has started, likewise.
     pub started_seconds: f64,
-}
-
-/// Body of `PUT /limits/{name}`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SetLimit {
-    /// How much may be in use at once. 0 lets nothing start that requests it.
-    #[cfg_attr(feature = "openapi", schema(maximum = 9007199254740991_u64))]
-    pub capacity: u64,
 }
 
 /// Body of `PUT /workers/{name}/drained`.

@@ -21,6 +21,7 @@ use crate::outcome::{AttemptEnd, AttemptStats, KillMode, MemberLoss};
 use crate::placement::Suspicion;
 use crate::principal::NameOwner;
 use crate::progress::Progress;
+use crate::rate::Rate;
 use crate::schedule;
 use crate::spec::{Allowance, InstanceSpec};
 use crate::state::UniversalState;
@@ -222,8 +223,24 @@ pub enum Fact {
     /// the configuration is in force again, if there is one.
     LimitSet {
         name: String,
-        /// None if it was removed.
+        /// None if it was removed. Of a rate, its burst.
         total: Option<u64>,
+        /// If it is a rate of starts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rate: Option<Rate>,
+    },
+    /// A client has changed the concurrency limit of an array.
+    ArrayLimitSet {
+        first: InstanceId,
+        last: InstanceId,
+        /// None if there is no limit any more.
+        total: Option<u32>,
+    },
+    /// An operator has set how many turns an owner gets for each one of an owner with weight 1.
+    ShareSet {
+        owner: String,
+        /// 1 if it was removed.
+        weight: u32,
     },
     /// The lease time in force from now on. A later leader with a shorter one must still wait for
     /// the leases that were extended by this one.
@@ -584,7 +601,8 @@ impl Fact {
     pub const fn instances(&self) -> Option<(InstanceId, InstanceId)> {
         match self {
             Self::InstancesSubmitted { first, last, .. }
-            | Self::InstancesHalted { first, last, .. } => Some((*first, *last)),
+            | Self::InstancesHalted { first, last, .. }
+            | Self::ArrayLimitSet { first, last, .. } => Some((*first, *last)),
             Self::StopRequested { instance, .. }
             | Self::InstanceRetried { instance, .. }
             | Self::Launched {
@@ -605,6 +623,7 @@ impl Fact {
             | Self::WorkerDrained { .. }
             | Self::WorkerNameAssigned { .. }
             | Self::LimitSet { .. }
+            | Self::ShareSet { .. }
             | Self::CopyOpened { .. }
             | Self::CopySettled { .. }
             | Self::AttemptsDisowned { .. }

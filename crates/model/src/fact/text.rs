@@ -8,6 +8,7 @@ use crate::ids::InstanceRange;
 use crate::library::{Cause, Execution, TaskName, TriggerSource};
 use crate::outcome::{AttemptEnd, KillMode, Synthetic};
 use crate::principal::Principal;
+use crate::rate::LimitValue;
 use crate::schedule::TickVerdict;
 use crate::workflow::{HaltCause, HaltMode};
 
@@ -129,11 +130,32 @@ impl Fact {
                 worker,
                 owner: None,
             } => format!("the name of worker {worker} was released"),
-            Self::LimitSet { name, total } => {
+            Self::LimitSet { name, total, rate } => {
                 let requested = clause("requested");
                 match total {
-                    Some(total) => format!("the limit {name} is {total}{requested}"),
+                    Some(total) => {
+                        let (total, rate) = (*total, *rate);
+                        let value = LimitValue { total, rate };
+                        format!("the limit {name} is {value}{requested}")
+                    }
                     None => format!("the limit {name} is no longer set at run time{requested}"),
+                }
+            }
+            Self::ShareSet { owner, weight: 1 } => {
+                let requested = clause("requested");
+                format!("the share of owner {owner} is 1, as that of others{requested}")
+            }
+            Self::ShareSet { owner, weight } => {
+                let requested = clause("requested");
+                format!("the share of owner {owner} is {weight}{requested}")
+            }
+            Self::ArrayLimitSet { first, total, .. } => {
+                let requested = clause("requested");
+                match total {
+                    Some(total) => {
+                        format!("at most {total} of the array {first} run at once{requested}")
+                    }
+                    None => format!("the array {first} has no concurrency limit{requested}"),
                 }
             }
             Self::LeaseTimeSet { lease } => format!("the lease time is {lease}"),

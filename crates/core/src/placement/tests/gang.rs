@@ -67,7 +67,7 @@ fn a_gang_takes_its_whole_request_of_each_member() {
     for worker in ["a-0", "a-1", "a-2"] {
         assert_eq!(used(&p, worker), 6_000, "{worker}");
     }
-    let licence = p.limits().next().expect("one limit");
+    let licence = p.limits(Mono(0)).next().expect("one limit");
     assert_eq!(licence.limit.used, 1, "a limit is taken once");
     wait(&mut p, 2, &request(3, 1));
     assert_eq!(p.next(), None, "beside it are two cores");

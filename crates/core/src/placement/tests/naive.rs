@@ -27,6 +27,9 @@ pub(super) struct Naive {
     /// In the order in which they came.
     pub(super) owners: Vec<usize>,
     pub(super) stamps: BTreeMap<usize, u64>,
+    /// Weights other than 1, and the decisions of the turn of each owner.
+    pub(super) weights: BTreeMap<usize, u32>,
+    pub(super) taken: BTreeMap<usize, u32>,
     pub(super) served: u64,
 }
 
@@ -155,6 +158,11 @@ impl Naive {
         let item = self.waiting.remove(&id).expect("it waited");
         self.placed.insert(id, (worker.to_owned(), item.request));
         self.served += 1;
-        self.stamps.insert(item.owner, self.served);
+        let taken = self.taken.entry(item.owner).or_default();
+        *taken += 1;
+        if *taken >= self.weights.get(&item.owner).copied().unwrap_or(1) {
+            *taken = 0;
+            self.stamps.insert(item.owner, self.served);
+        }
     }
 }

@@ -273,3 +273,65 @@ fn cancelling_a_stretch_takes_everything_in_it_of_any_class() {
     assert_eq!(one_by_one(&mut p, "w"), [28, 29, 10, 11]);
     assert!(p.queue.turns.is_empty() && p.queue.len() == 0);
 }
+
+#[test]
+fn an_owner_with_weight_three_has_three_turns_for_each_of_another() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    p.set_share("lab", 3);
+    let one = request(1, 1);
+    wait_range(&mut p, (1, 9), &one, "lab", 0, 1);
+    wait_range(&mut p, (11, 19), &one, "you", 0, 11);
+    assert_eq!(p.explain(InstanceId(12)).map(|it| it.ahead), Some(7));
+    assert_eq!(p.explain(InstanceId(4)).map(|it| it.ahead), Some(4));
+    let served = one_by_one(&mut p, "w");
+    let order = [1, 2, 3, 11, 4, 5, 6, 12, 7, 8, 9, 13, 14];
+    assert_eq!(served[..order.len()], order);
+}
+
+#[test]
+fn launches_are_in_proportion_to_weights_within_one_turn() {
+    let weights = [("a", 1_u32), ("b", 3), ("c", 7), ("d", 1)];
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    let one = request(1, 1);
+    for (at, (owner, weight)) in (0..).zip(weights) {
+        p.set_share(owner, weight);
+        let first = at * 10_000 + 1;
+        wait_range(&mut p, (first, first + 9_999), &one, owner, 0, first);
+    }
+    let mut served = [0_u64; 4];
+    for _ in 0..5_000 {
+        let decision = p.next().expect("all have enough waiting");
+        let id = decision.instance.0;
+        served[usize::try_from((id - 1) / 10_000).expect("small")] += 1;
+        release(&mut p, "w", id);
+        // In turns: n of one owner end within one turn of those of any other.
+        for (n, (_, w)) in served.iter().zip(weights) {
+            for (m, (_, v)) in served.iter().zip(weights) {
+                let (own, other) = (n * u64::from(v), m * u64::from(w));
+                assert!(
+                    own.abs_diff(other) <= u64::from(w) * u64::from(v),
+                    "{served:?}"
+                );
+            }
+        }
+    }
+    assert_eq!(served.iter().sum::<u64>(), 5_000);
+}
+
+#[test]
+fn an_owner_that_was_away_has_no_more_than_one_turn_saved_up() {
+    let mut p = Placement::default();
+    join(&mut p, "w", offer(1, 1, 0));
+    p.set_share("lab", 2);
+    let one = request(1, 1);
+    wait_range(&mut p, (1, 9), &one, "you", 0, 1);
+    for id in 1..=5 {
+        assert_eq!(p.next().map(|it| it.instance.0), Some(id));
+        release(&mut p, "w", id);
+    }
+    wait_range(&mut p, (11, 19), &one, "lab", 0, 11);
+    let served = one_by_one(&mut p, "w");
+    assert_eq!(served[..7], [11, 12, 6, 13, 14, 7, 15]);
+}

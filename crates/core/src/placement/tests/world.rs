@@ -51,13 +51,18 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
+        // Of every other seed, an owner has several decisions in a turn.
+        let weight = if seed.is_multiple_of(2) { 1 } else { 3 };
+        let mut p = Placement::default();
+        p.set_share(OWNERS[1], weight);
         let naive = Naive {
             requests: requests(),
+            weights: [(1, weight)].into(),
             ..Naive::default()
         };
         Self {
             rng: Rng::new(seed),
-            p: Placement::default(),
+            p,
             naive,
             next_id: 1,
             sequence: 1,

@@ -102,7 +102,7 @@ impl Leader {
         }));
     }
 
-    fn leased(&self) -> Vec<u64> {
+    pub(super) fn leased(&self) -> Vec<u64> {
         self.core
             .running()
             .map(|lease| lease.attempt.instance.0)

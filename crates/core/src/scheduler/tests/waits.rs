@@ -26,7 +26,11 @@ fn an_instance_beyond_the_queues_of_placement_tells_so() {
         };
         bullpen.fresh(&Ledger::default(), &range);
     }
-    let reason = |id| bullpen.explain(InstanceId(id)).map(|wait| wait.reason);
+    let reason = |id| {
+        bullpen
+            .explain(InstanceId(id), Mono(0))
+            .map(|wait| wait.reason)
+    };
     assert_eq!(reason(0), Some(WaitReason::NoWorker));
     assert_eq!(reason(last), Some(WaitReason::Overflow));
     assert_eq!(reason(last + 1), None);
