@@ -75,7 +75,9 @@ pub(crate) const TABLES: &[Table] = tables! {
         "run" Integer, "backfill" Integer;
     "backfill" by "id": "id" Integer, "task" Integer, "open" Boolean, "body" Text;
     "backfill_taken" by "backfill": "backfill" Integer, "body" Text;
-    "cluster_limit" by "name": "name" Text, "total" Integer;
+    "cluster_limit" by "name": "name" Text, "total" Integer, "rate" Text;
+    "array_limit" by "first": "first" Integer, "last" Integer, "total" Integer;
+    "share" by "owner": "owner" Text, "weight" Integer;
     "alarm" by "name": "name" Text, "kind" Text, "owner" Text, "at_ms" Integer, "body" Text;
     "secret" by "owner, name": "owner" Text, "name" Text, "version" Integer,
         "set_at_ms" Integer, "set_by" Text, "used_at_ms" Integer, "key" Text, "sealed" Bytes;

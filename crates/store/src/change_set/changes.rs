@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use baton_core::ledger::Instance;
+use baton_core::limits::ArrayLimits;
 use baton_model::alarm::{Alarm, AlarmKey};
 use baton_model::backfill::Backfill;
 use baton_model::fleet::{Fleet, FleetJob, FleetName};
 use baton_model::ids::{BackfillId, Epoch, Incarnation, IncarnationNo, Lineage, WorkerName};
 use baton_model::principal::NameOwner;
+use baton_model::rate::LimitValue;
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
 
@@ -133,8 +135,18 @@ impl ChangeSet {
     }
 
     /// Limits that were set, or removed.
-    pub(crate) const fn limits(&self) -> &BTreeMap<String, Option<u64>> {
+    pub(crate) const fn limits(&self) -> &BTreeMap<String, Option<LimitValue>> {
         &self.limits
+    }
+
+    /// Concurrency limits of arrays that were changed.
+    pub(crate) const fn array_limits(&self) -> &ArrayLimits {
+        &self.array_limits
+    }
+
+    /// Weights of owners that were set.
+    pub(crate) const fn shares(&self) -> &BTreeMap<String, u32> {
+        &self.shares
     }
 
     /// Alarms that were raised, or cleared.

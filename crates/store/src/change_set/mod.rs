@@ -23,14 +23,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use baton_core::ledger::{Instance, Ledger, LedgerError, Range, RunHead};
+use baton_core::limits::ArrayLimits;
 use baton_model::alarm::{Alarm, AlarmKey};
 use baton_model::backfill::Backfill;
+use baton_model::conditions::ArrayLimit;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{
     AttemptNo, BackfillId, Epoch, Incarnation, InstanceId, RunId, TaskNo, WorkerName,
 };
 use baton_model::library::TaskName;
 use baton_model::principal::{NameOwner, Principal};
+use baton_model::rate::LimitValue;
 use baton_model::spec::InstanceSpec;
 use baton_model::state::UniversalState;
 use baton_model::time::Wall;
@@ -160,7 +163,9 @@ pub(crate) struct ChangeSet {
     condemned_before: Option<Vec<Incarnation>>,
     drained: BTreeMap<WorkerName, bool>,
     name_owners: BTreeMap<WorkerName, Option<NameOwner>>,
-    limits: BTreeMap<String, Option<u64>>,
+    limits: BTreeMap<String, Option<LimitValue>>,
+    array_limits: ArrayLimits,
+    shares: BTreeMap<String, u32>,
     alarms: BTreeMap<AlarmKey, Option<Alarm>>,
     lease_time_set: bool,
     /// The first term of the store's generation, and whether it is settled, if a fact has set them.
@@ -187,6 +192,8 @@ impl ChangeSet {
             drained: BTreeMap::new(),
             name_owners: BTreeMap::new(),
             limits: BTreeMap::new(),
+            array_limits: ArrayLimits::new(),
+            shares: BTreeMap::new(),
             alarms: BTreeMap::new(),
             lease_time_set: false,
             generation: None,
@@ -313,8 +320,17 @@ impl ChangeSet {
             Fact::WorkerNameAssigned { worker, owner } => {
                 self.name_owners.insert(worker.clone(), owner.clone());
             }
-            Fact::LimitSet { name, total, .. } => {
-                self.limits.insert(name.clone(), *total);
+            Fact::LimitSet { name, total, rate } => {
+                let rate = *rate;
+                let value = total.map(|total| LimitValue { total, rate });
+                self.limits.insert(name.clone(), value);
+            }
+            Fact::ArrayLimitSet { first, last, total } => {
+                let (last, total) = (*last, *total);
+                self.array_limits.insert(*first, ArrayLimit { last, total });
+            }
+            Fact::ShareSet { owner, weight } => {
+                self.shares.insert(owner.clone(), *weight);
             }
             Fact::AlarmRaised(alarm) => {
                 self.alarms.insert(alarm.key(), Some((**alarm).clone()));

@@ -33,4 +33,20 @@ CREATE TABLE task_usage (
     samples    TEXT   NOT NULL,
     PRIMARY KEY (owner, workflow, task)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
-CREATE INDEX task_usage_by_change ON task_usage (changed_ms)
+CREATE INDEX task_usage_by_change ON task_usage (changed_ms);
+
+-- If a limit is a rate of starts: its count and its period, as JSON; the total is then its burst.
+ALTER TABLE cluster_limit ADD COLUMN rate TEXT;
+
+-- Concurrency limits of arrays that were changed after their submission; NULL if there is none any more.
+CREATE TABLE array_limit (
+    first BIGINT PRIMARY KEY,
+    last  BIGINT NOT NULL,
+    total BIGINT
+);
+
+-- The weights of owners among fair turns, other than 1.
+CREATE TABLE share (
+    owner  TEXT COLLATE "C" PRIMARY KEY,
+    weight BIGINT NOT NULL
+)

@@ -17,6 +17,7 @@
 //! | `tokens` | tokens |
 //! | `alarms` | open alarms |
 //! | `followers` | positions of followers |
+//! | `limits` | limits and shares that were set at run time |
 //! | `notices` | notifications and their deliveries |
 //! | `prune` | removing expired history |
 //! | `read` | all other reads, on connections of their own |
@@ -33,6 +34,7 @@ mod facts;
 mod fleets;
 mod followers;
 mod library;
+mod limits;
 mod measurements;
 mod notices;
 mod prefetch;

@@ -12,7 +12,7 @@ use super::db::{Db, Error, OptionalRow as _, Row, params};
 use super::measurements;
 use super::read::counts;
 use super::rows::unsigned;
-use super::usage;
+use super::{limits, usage};
 use crate::change_set::{Ids, SpecId, split_by_sign};
 use crate::limits::{PRUNE_STEP_FACTS, PRUNE_STEP_ITEMS};
 use crate::postgres::session::Query;
@@ -159,6 +159,7 @@ fn remove<'e>(
     for (state, instances) in tally {
         count.write(params![state, instances.cast_signed()])?;
     }
+    limits::prune(db)?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::db::{Db, Error, Row, Rows, corrupt_column, params};
 use super::rows::{self, INSTANCES, SPANS, Source, unsigned};
 use super::specs::SpecCache;
-use super::{Engine, alarms, backfills, facts, fleets, library, measurements, runs};
+use super::{Engine, alarms, backfills, facts, fleets, library, limits, measurements, runs};
 use crate::change_set::{Ids, split_by_sign};
 use crate::limits::{PAGE_SCAN_MAX, READERS_IDLE_MAX, WITHIN_BY_ID_MAX};
 use crate::view::{
@@ -81,7 +81,9 @@ pub(crate) fn ledger(
         condemned: rows::condemned(db)?,
         drained: drained(db)?,
         name_owners: name_owners(db)?,
-        limits: limits(db)?,
+        limits: limits::all(db)?,
+        array_limits: limits::arrays(db)?,
+        shares: limits::shares(db)?,
         lease_time,
         tasks: library::all(db)?,
         keys: library::keys(db)?,
@@ -405,12 +407,6 @@ fn name_owners(db: &Db<'_>) -> Result<Vec<(WorkerName, NameOwner)>, Error> {
             let owner = owner.map_err(|error| corrupt_column(1, error))?;
             Ok((WorkerName::new(row.text(0)?), owner))
         })?
-        .collect()
-}
-
-fn limits(db: &Db<'_>) -> Result<Vec<(String, u64)>, Error> {
-    db.prepare_cached("SELECT name, total FROM cluster_limit")?
-        .query_map((), |row| Ok((row.get(0)?, unsigned(row, 1)?)))?
         .collect()
 }
 

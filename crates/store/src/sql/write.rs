@@ -5,6 +5,7 @@ use super::backfills;
 use super::db::{Db, Error, Statement, Value, params};
 use super::fleets;
 use super::library;
+use super::limits;
 use super::measurements;
 use super::rows::{end_body, kill_number, to_json};
 use super::runs;
@@ -264,17 +265,7 @@ fn write_workers(db: &Db<'_>, change_set: &ChangeSet) -> Result<(), Error> {
             None => release.write([&*worker.0])?,
         };
     }
-    let mut set = db.prepare_cached(
-        "INSERT INTO cluster_limit (name, total) VALUES (?1, ?2) \
-         ON CONFLICT (name) DO UPDATE SET total = excluded.total",
-    )?;
-    let mut unset = db.prepare_cached("DELETE FROM cluster_limit WHERE name = ?1")?;
-    for (name, total) in change_set.limits() {
-        match total {
-            Some(total) => set.write(params![name, total.cast_signed()])?,
-            None => unset.write([name])?,
-        };
-    }
+    limits::write(db, change_set)?;
     alarms::write(db, change_set)?;
     let (new, gone) = change_set.condemned();
     let mut remember = db.prepare_cached(

@@ -20,6 +20,7 @@ CREATE TABLE follower (
 INSERT INTO follower (name, seq) SELECT 'notifications', seq FROM notice_position;
 
 DROP TABLE notice_position;
+
 -- The last measurements of each task, one after the other, each as long as any other, and what its last attempt had
 -- requested, as JSON. Without a workflow, or for the runs of one as a whole, that name is empty.
 CREATE TABLE task_usage (
@@ -33,3 +34,19 @@ CREATE TABLE task_usage (
     PRIMARY KEY (owner, workflow, task)
 ) STRICT;
 CREATE INDEX task_usage_by_change ON task_usage (changed_ms);
+
+-- If a limit is a rate of starts: its count and its period, as JSON; the total is then its burst.
+ALTER TABLE cluster_limit ADD COLUMN rate TEXT;
+
+-- Concurrency limits of arrays that were changed after their submission; NULL if there is none any more.
+CREATE TABLE array_limit (
+    first INTEGER PRIMARY KEY,
+    last  INTEGER NOT NULL,
+    total INTEGER
+) STRICT;
+
+-- The weights of owners among fair turns, other than 1.
+CREATE TABLE share (
+    owner  TEXT PRIMARY KEY,
+    weight INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

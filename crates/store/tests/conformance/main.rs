@@ -106,6 +106,7 @@ macro_rules! backends {
                 a_hundred_thousand_facts,
                 an_array_of_any_size_is_one_fact_and_one_record,
                 ids_stay_known_however_they_ended,
+                the_changed_limit_of_an_array_stays_until_the_array_is_pruned,
             }
             reading {
                 a_timeline_tells_what_happened_when_and_in_whose_name,

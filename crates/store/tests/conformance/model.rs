@@ -16,6 +16,7 @@ use baton_model::outcome::{
 use baton_model::placement::{Constraint, Rule};
 use baton_model::principal::{NameOwner, Principal};
 use baton_model::progress::Progress;
+use baton_model::rate::Rate;
 use baton_model::spec::{Allowance, Exclusive, InstanceSpec, Origin, RetryBudget, Work};
 use baton_model::state::UniversalState;
 use baton_model::time::{Millis, Wall};
@@ -221,6 +222,14 @@ impl Model {
                 3 => Fact::LimitSet {
                     name: format!("l{}", rng.below(3)),
                     total: (rng.below(3) > 0).then(|| rng.below(1 << 40)),
+                    rate: (rng.below(3) == 0).then(|| Rate {
+                        count: 1 + rng.below(9) as u32,
+                        per: Millis(1_000),
+                    }),
+                },
+                5 => Fact::ShareSet {
+                    owner: format!("o{}", rng.below(3)),
+                    weight: 1 + rng.below(3) as u32,
                 },
                 _ => condemned(u64::MAX / 7 * rng.below(7), rng.below(4)),
             },

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use baton_model::conditions::ArrayLimit;
 use baton_model::fact::Fact;
 use baton_model::ids::InstanceId;
 use baton_model::limits::CONDEMNED_MAX;
 use baton_model::state::UniversalState;
+use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
-use baton_store::Store;
+use baton_store::facts::FactQuery;
 use baton_store::view::{Query, View};
+use baton_store::{FactLog as _, Retention, Store, Views as _};
 use baton_testing::Rng;
 
 use crate::Open;
-use crate::leading::{Leader, array, condemned, submitted};
+use crate::leading::{Leader, array, condemned, halted, submitted};
 use crate::model::Model;
 
 pub(crate) fn what_is_restored_is_what_the_facts_add_up_to(open: Open<'_>) {
@@ -206,4 +209,35 @@ pub(crate) fn ids_stay_known_however_they_ended(open: Open<'_>) {
     next.commit(&*store, vec![array(0, 9), array(21, 30)]);
     let known = Leader::elect(&*open()).ledger;
     assert_eq!(known.known().ranges().count(), 1);
+}
+
+pub(crate) fn the_changed_limit_of_an_array_stays_until_the_array_is_pruned(open: Open<'_>) {
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    let (first, last) = (InstanceId(1), InstanceId(9));
+    let limit = |total| Fact::ArrayLimitSet { first, last, total };
+    leader.commit(&*store, vec![array(1, 9), limit(Some(4))]);
+    let restored = Leader::elect(&*store).ledger;
+    let kept = |total| ArrayLimit { last, total };
+    assert_eq!(restored.array_limits().get(&first), Some(&kept(Some(4))));
+    drop(store);
+    let store = open();
+    let mut leader = Leader::elect(&*store);
+    leader.commit(&*store, vec![limit(None), halted(1, 9)]);
+    let facts = store.facts(&FactQuery::default()).expect("readable").items;
+    let changes = facts
+        .iter()
+        .filter(|it| matches!(it.fact, Fact::ArrayLimitSet { .. }));
+    assert_eq!(changes.count(), 2, "both are in the history");
+    let restored = Leader::elect(&*store).ledger;
+    assert_eq!(restored.array_limits().get(&first), Some(&kept(None)));
+    let leader = Leader::elect(&*store);
+    let none = Retention {
+        history_age: None,
+        history_bytes: None,
+        terminal_instances_max: Some(0),
+    };
+    let pruned = store.prune(leader.epoch, Wall(u64::MAX), &none, usize::MAX);
+    assert_eq!(pruned.expect("prunable").instances, 9);
+    assert_eq!(Leader::elect(&*store).ledger.array_limits().len(), 0);
 }

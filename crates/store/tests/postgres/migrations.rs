@@ -18,7 +18,8 @@ use crate::open;
 /// Removes what versions after 14 have created.
 const UNDO_LATER_VERSIONS: &str = "DROP TABLE baton.fleet, baton.fleet_job, \
      baton.follower, baton.notice_state, baton.notice, baton.delivery, baton.alarm, \
-     baton.secret, baton.task_usage; \
+     baton.secret, baton.task_usage, baton.array_limit, baton.share; \
+     ALTER TABLE baton.cluster_limit DROP COLUMN rate; \
      ALTER TABLE baton.token DROP COLUMN fleet; ALTER TABLE baton.instance DROP COLUMN lease_gang;";
 
 #[test]

@@ -236,7 +236,7 @@ fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read()
     assert_eq!(counts, [(S::Failed, 2), (S::Halted, 18)]);
     let mut leader = Leader::elect(&store);
     let limits: Vec<_> = leader.ledger.limits().iter().collect();
-    assert_eq!(limits, [(&"db/orders".to_owned(), &3)]);
+    assert_eq!(limits, [(&"db/orders".to_owned(), &3.into())]);
     let waiting = leader.ledger.find(InstanceId(23)).expect("it waits");
     let after = Dependency {
         upstream: Subject::Instances {
@@ -259,6 +259,7 @@ fn the_limits_conditions_and_last_lines_of_schema_version_11_can_still_be_read()
     let set = Fact::LimitSet {
         name: "db/orders".to_owned(),
         total: None,
+        rate: None,
     };
     leader.commit(&store, vec![set]);
     assert_eq!(store.check(), Ok(()));
