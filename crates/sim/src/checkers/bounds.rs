@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use baton_core::ledger::Ledger;
 use baton_model::fact::Fact;
 use baton_model::ids::{InstanceId, LeaseId};
+use baton_model::rate::LimitValue;
 
 use super::{Truth, Violation};
 
@@ -62,23 +63,26 @@ impl Bounds {
 pub(super) fn check_grant(
     ledger: &Ledger,
     lease: LeaseId,
-    defaults: &[(String, u64)],
+    defaults: &[(String, LimitValue)],
 ) -> Result<(), Violation> {
     let Some(instance) = ledger.instance(lease.attempt.instance) else {
         return Ok(());
     };
     for name in instance.spec.request.resources.named.keys() {
         let default = defaults.iter().find(|(known, _)| known == name);
-        let total = ledger
-            .limits()
-            .get(name)
-            .or(default.map(|(_, total)| total));
+        let value = ledger.limits().get(name);
+        let value = value.or(default.map(|(_, value)| value));
+        // `rates` judges those.
+        if value.is_some_and(|it| it.rate.is_some()) {
+            continue;
+        }
+        let total = value.map(|it| it.total);
         let used: u64 = ledger
             .open_leases()
             .filter_map(|open| ledger.instance(open.id.attempt.instance))
             .filter_map(|it| it.spec.request.resources.named.get(name))
             .sum();
-        if used > total.copied().unwrap_or(0) {
+        if used > total.unwrap_or(0) {
             let what = format!("with {lease} {used} of {name} are used, of {total:?}");
             return Err(violation("limit-exceeded", what));
         }

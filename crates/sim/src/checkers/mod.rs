@@ -41,6 +41,7 @@
 //! | `halted-unasked` | an instance is stopped for a reason of the scheduler's own only if that reason holds |
 //! | `array-exceeded` | no more elements of an array are leased, or run, than may at once; excused executions do not count |
 //! | `limit-exceeded` | no lease is granted that a named limit, as it is set then, has no room for |
+//! | `rate-exceeded` | in no interval more of a rate starts than its burst and what it brings within that, across leaders |
 //! | `failed-array-continued` | no element of an array starts when as many have failed for good as it allows, unless a client retries it |
 //! | `stuck` | once the faults are over, every instance ends within the bound |
 //! | `diverged` | at the end, scheduler and workers agree that nothing runs |
@@ -55,6 +56,7 @@ mod devices;
 mod gangs;
 mod history;
 mod kills;
+mod rates;
 pub mod runs;
 mod suspicion;
 pub mod tenure;
@@ -70,6 +72,7 @@ use baton_model::coordinator::Launch;
 use baton_model::fact::{Fact, Verdict};
 use baton_model::ids::{Epoch, Incarnation, InstanceId, LeaseId};
 use baton_model::outcome::{AttemptEnd, KillCause, LossProof, Outcome, Synthetic};
+use baton_model::rate::LimitValue;
 use baton_model::spec::Exclusive;
 use baton_model::time::Mono;
 
@@ -82,6 +85,7 @@ pub use devices::{CPUS, DEVICES};
 pub use gangs::{GangChecks, group_of};
 use history::History;
 pub use kills::KillChecks;
+pub use rates::RateChecks;
 pub use runs::{ResumeRequest, Row, RunChecks, RunRecord};
 pub use suspicion::SuspicionChecks;
 pub use truth::{Execution, Truth};
@@ -116,6 +120,8 @@ pub struct Checkers {
     /// The checkers of signals.
     pub signals: KillChecks,
     devices: DeviceChecks,
+    /// The checkers of rates.
+    pub rates: RateChecks,
     /// The checkers of gangs.
     pub gangs: GangChecks,
     /// Attempts that an operator has killed.
@@ -259,10 +265,12 @@ impl Checkers {
         &mut self,
         ledger: &Ledger,
         lease: LeaseId,
-        defaults: &[(String, u64)],
+        defaults: &[(String, LimitValue)],
         slots: u32,
     ) {
         let checked = bounds::check_grant(ledger, lease, defaults);
+        self.require(checked);
+        let checked = self.rates.granted(ledger, lease, defaults);
         self.require(checked);
         let checked = self.gangs.granted(ledger, lease, slots);
         self.require(checked);

@@ -16,6 +16,7 @@ use baton_model::ids::{InstanceId, RequestId};
 use baton_model::library::{Created, IdempotencyKey};
 use baton_model::outcome::KillMode;
 use baton_model::placement::ResourceRequest;
+use baton_model::rate::{LimitValue, Rate};
 use baton_model::spec::{Exclusive, InstanceSpec, RetryBackoff, RetryBudget};
 use baton_model::state::UniversalState;
 use baton_model::task::Resources;
@@ -34,6 +35,10 @@ const SEEDS: u64 = 400;
 /// The limit that the operator changes, and the largest amount that an element requests of it.
 const LIMIT: &str = "db";
 const AMOUNT_MAX: u64 = 2;
+
+/// The limit that is a rate, and the number of seeds in a thousand of those with arrays that have it.
+const RATE: &str = "api";
+const RATED: u64 = 500;
 
 /// Begins the names of arrays; their number follows.
 const NAME: &str = "array";
@@ -72,13 +77,13 @@ pub(super) struct ArrayClients {
     /// Statuses on their way that others may join.
     pub(super) gathering: Gathering,
     /// Limits of the configuration of every scheduler.
-    pub(super) default_limits: Vec<(String, u64)>,
+    pub(super) default_limits: Vec<(String, LimitValue)>,
     /// The values of the limit that the operator sets, and removes, by time.
     totals: Vec<(Time, Option<u64>)>,
 }
 
 impl ArrayClients {
-    pub(super) fn new(mix: &Mix, mut rng: Rng, dependents: Rng) -> Self {
+    pub(super) fn new(mix: &Mix, mut rng: Rng, dependents: Rng, mut rates: Rng) -> Self {
         if !rng.chance(SEEDS) {
             return Self::default();
         }
@@ -100,13 +105,24 @@ impl ArrayClients {
             arrays.iter_mut().for_each(PlannedArray::relax);
         }
         let gathering = dependents::add(&mut arrays, mix, dependents);
+        let default = default.map(|it| (LIMIT.to_owned(), it.into()));
+        let mut default_limits: Vec<(String, LimitValue)> = default.into_iter().collect();
+        // Without a store, a leader does not decide what its workers report to have started.
+        if mix.store_mode == StoreMode::Durable && rates.chance(RATED) {
+            let rate = Rate {
+                count: 1,
+                per: Millis(rates.within(2_000, 15_000)),
+            };
+            let value = LimitValue::of_rate(rate, Some(rates.within(1, 4)));
+            default_limits.push((RATE.to_owned(), value));
+            for array in arrays.iter_mut().filter(|_| rates.chance(RATED)) {
+                array.take_of_rate();
+            }
+        }
         Self {
             arrays,
             gathering,
-            default_limits: default
-                .map(|it| (LIMIT.to_owned(), it))
-                .into_iter()
-                .collect(),
+            default_limits,
             totals,
             ..Self::default()
         }
@@ -240,6 +256,14 @@ impl PlannedArray {
         }
     }
 
+    /// Lets each start of its elements take of the rate.
+    fn take_of_rate(&mut self) {
+        let more = self.submission.more.iter_mut().map(|it| &mut it.spec);
+        for spec in more.chain([&mut self.submission.spec]) {
+            spec.request.resources.named.insert(RATE.to_owned(), 1);
+        }
+    }
+
     fn relax(&mut self) {
         self.submission.spec.exclusive = Exclusive::Timed;
         for more in &mut self.submission.more {
@@ -293,10 +317,10 @@ impl World {
         let mut totals = self.arrays.totals.iter().rev();
         let total = totals.find(|(at, _)| *at <= now);
         if let Some((_, total)) = total
-            && self.store.ledger.limits().get(LIMIT) != total.as_ref()
+            && self.store.ledger.limits().get(LIMIT).map(|it| it.total) != *total
         {
-            let (name, total) = (LIMIT.to_owned(), *total);
-            commands.push((None, Command::SetLimit { name, total }));
+            let (name, value) = (LIMIT.to_owned(), total.map(LimitValue::from));
+            commands.push((None, Command::SetLimit { name, value }));
         }
         for (submitted, command) in commands {
             let request = self.client.new_request();

@@ -268,8 +268,9 @@ impl World {
         let is_durable = mix.store_mode == StoreMode::Durable;
         let is_shared = is_durable && failover_rng.chance(failover::SHARED);
         // Likewise for arrays, and for what starts after them.
-        let [of_arrays, of_dependents] = [60, 59].map(|bit| Rng::new(seed ^ (1 << bit)));
-        let arrays = ArrayClients::new(&mix, of_arrays, of_dependents);
+        let [of_arrays, of_dependents, of_rates] =
+            [60, 59, 55].map(|bit| Rng::new(seed ^ (1 << bit)));
+        let arrays = ArrayClients::new(&mix, of_arrays, of_dependents, of_rates);
         mix.failing = dependents::failing(&mix, &arrays);
         let mut world = Self {
             now: Time(0),
@@ -341,6 +342,13 @@ impl World {
             .then(|| rng.below(u64::from(self.mix.workers) + 1));
         for index in 0..self.mix.schedulers {
             let clock = draw_clock(rng, wild == Some(0) && index == 0);
+            let fastest_ppm = if clock.in_bounds() {
+                1_100_000
+            } else {
+                2_000_000
+            };
+            let rates = &mut self.checkers.rates;
+            rates.fastest_ppm = rates.fastest_ppm.max(fastest_ppm);
             self.schedulers.push(SchedulerProcess::new(clock));
             self.at(index.into(), Event::SchedulerStart(index as usize));
         }

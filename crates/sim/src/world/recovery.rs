@@ -55,6 +55,8 @@ impl World {
             drained: applied.drained().iter().cloned().collect(),
             name_owners: applied.name_owners().clone().into_iter().collect(),
             limits: applied.limits().clone().into_iter().collect(),
+            array_limits: applied.array_limits().clone().into_iter().collect(),
+            shares: applied.shares().clone().into_iter().collect(),
             lease_time: applied.lease_time(),
             keys: applied.keys().iter().collect(),
             runs,

@@ -302,6 +302,11 @@ impl World {
         let Some(leading) = &mut self.schedulers[index].leading else {
             return;
         };
+        for fact in step.facts() {
+            if let Fact::LeaseGranted { lease, .. } = fact {
+                self.checkers.rates.decided(*lease, self.now);
+            }
+        }
         leading.accept(step);
         if let Some(batch) = leading.next_batch() {
             if self.is_durable() {

@@ -170,6 +170,7 @@ fn telltales(bug: Bug) -> &'static [&'static str] {
         Bug::EpochFromStore => &["epoch-repeated"],
         Bug::PromotionUnnoticed => &["broken-promise", "overlap", "id-reused"],
         Bug::LimitForgotten => &["limit-exceeded"],
+        Bug::RateForgotten => &["rate-exceeded"],
         Bug::ArrayUncharged => &["array-exceeded"],
         Bug::FailuresForgotten | Bug::FailedMaxIgnored => &["failed-array-continued", "not-halted"],
         Bug::IdsUsedAgain | Bug::RunIdsUsedAgain => &["id-reused"],
