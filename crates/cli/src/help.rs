@@ -30,7 +30,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Change work",
-        &["cancel", "kill", "retry", "halt", "resume"],
+        &["cancel", "kill", "retry", "halt", "resume", "array"],
     ),
     (
         "Library and schedules",
@@ -49,6 +49,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "forget",
             "fleet",
             "limits",
+            "share",
             "alarms",
             "notifications",
             "secret",

@@ -9,6 +9,7 @@ use baton_core::leader::ElectionTimeouts;
 use baton_core::trace::Sampling;
 use baton_files::units;
 use baton_model::message::LogQuery;
+use baton_model::rate::LimitValue;
 use baton_model::time::Millis;
 use baton_model::timeouts::{LOST_AFTER_DEFAULT, Timeouts};
 use baton_runner::sys::{listeners, memory, users};
@@ -98,9 +99,10 @@ pub(crate) struct ServerArgs {
     /// that it no longer has is drained
     #[arg(long, value_name = "FILE")]
     fleets: Option<PathBuf>,
-    /// Cluster-wide limit of a resource, such as db/orders=4; may be repeated
+    /// Cluster-wide limit of a resource, such as db/orders=4, or a rate of starts, such as api=10/s; may be
+    /// repeated
     #[arg(long = "limit", value_name = "NAME=N", value_parser = limit)]
-    limits: Vec<(String, u64)>,
+    limits: Vec<(String, LimitValue)>,
     /// How long work outlives the contact between its worker and a scheduler, unless its task says
     /// otherwise: then it is lost, and replaced. Its worker kills it earlier (5m: after 3m43s)
     /// [default: 5m; 90s with --store memory]
@@ -419,19 +421,36 @@ fn connections(text: &str) -> Result<usize, String> {
     most.ok_or_else(|| "expected a number of at least 1".to_owned())
 }
 
-fn limit(text: &str) -> Result<(String, u64), String> {
-    let wrong = || format!("{text:?} is not a limit; expected NAME=N, such as db/orders=4");
-    let (name, total) = text.split_once('=').ok_or_else(wrong)?;
-    let total = total.parse().map_err(|_| wrong())?;
+fn limit(text: &str) -> Result<(String, LimitValue), String> {
+    let wrong =
+        || format!("{text:?} is not a limit; expected NAME=N, such as db/orders=4 or api=10/s");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    let value = match value.parse::<u64>() {
+        Ok(total) => total.into(),
+        Err(_) => LimitValue::of_rate(units::rate(value).map_err(|_| wrong())?, None),
+    };
     if name.is_empty() {
         return Err(wrong());
     }
-    Ok((name.to_owned(), total))
+    Ok((name.to_owned(), value))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_is_a_name_and_a_number_or_a_rate() {
+        assert_eq!(limit("db/orders=4"), Ok(("db/orders".to_owned(), 4.into())));
+        let (name, value) = limit("api=10/s").expect("a rate");
+        assert_eq!(
+            (name.as_str(), value.to_string().as_str()),
+            ("api", "10/s, burst 1")
+        );
+        for bad in ["", "api", "=4", "api=", "api=0/s", "api=-1"] {
+            assert!(limit(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn the_lease_of_the_leader_has_bounds() {
@@ -443,13 +462,5 @@ mod tests {
         let usual = ElectionTimeouts::of_lease(Millis::from_secs(8));
         assert_eq!(usual, Config::default().election);
         assert_eq!(usual.renew, Millis::from_secs(1));
-    }
-
-    #[test]
-    fn a_limit_is_a_name_and_a_number() {
-        assert_eq!(limit("db/orders=4"), Ok(("db/orders".to_owned(), 4)));
-        for bad in ["", "x", "=3", "x=", "x=-1"] {
-            assert!(limit(bad).is_err(), "{bad}");
-        }
     }
 }

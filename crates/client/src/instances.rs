@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use baton_model::api::{
-    AttemptProcesses, CancelReply, Event, Explanation, Instance, KillCounts, KillReply, List,
-    RangeSummary, Readiness, RetryCounts, Root, Submit, SubmitReply,
+    ArrayLimit, AttemptProcesses, CancelReply, Event, Explanation, Instance, KillCounts, KillReply,
+    List, RangeSummary, Readiness, RetryCounts, Root, SetArrayLimit, Submit, SubmitReply,
 };
 use baton_model::ids::InstanceId;
 use baton_model::outcome::KillMode;
@@ -313,6 +313,17 @@ impl Client {
         }
         append_mode(&mut url, mode);
         self.transport.change(Method::POST, url, NO_BODY).await
+    }
+
+    /// Changes how many elements of the array of these instances run at once; none for no limit.
+    pub async fn limit_array(
+        &self,
+        span: Span,
+        max_concurrent: Option<u32>,
+    ) -> Result<ArrayLimit, ClientError> {
+        let url = self.transport.at(&["instances", &span.short(), "limit"]);
+        let body = SetArrayLimit { max_concurrent };
+        self.transport.change(Method::PUT, url, Some(&body)).await
     }
 
     /// Retries an instance that ended without success.

@@ -2,7 +2,8 @@
 
 use baton_model::api::{
     self, DrainRequest, Fleet, FleetJob, FleetJobLog, FleetPage, FleetUsage, Instance,
-    InstanceFilter, Limit, LimitRemoval, List, PauseFleet, Scheduler, SetLimit, Worker,
+    InstanceFilter, Limit, LimitRemoval, List, PauseFleet, Scheduler, SetLimit, SetShare, Share,
+    Worker,
 };
 use baton_model::fleet::Trial;
 use baton_model::time::Wall;
@@ -191,11 +192,34 @@ impl Client {
         Ok(page.items)
     }
 
-    /// Sets a cluster-wide limit.
-    pub async fn set_limit(&self, name: &str, capacity: u64) -> Result<Limit, ClientError> {
+    /// Sets a cluster-wide limit: a capacity, or a rate.
+    pub async fn set_limit(&self, name: &str, value: &SetLimit) -> Result<Limit, ClientError> {
         let url = self.transport.at(&["limits", name]);
-        let body = SetLimit { capacity };
+        self.transport.change(Method::PUT, url, Some(value)).await
+    }
+
+    /// Every share of an owner that was set.
+    pub async fn shares(&self) -> Result<Vec<Share>, ClientError> {
+        let url = self.transport.at(&["shares", ""]);
+        let page: List<Share> = self.transport.get(url).await?;
+        Ok(page.items)
+    }
+
+    /// Sets the share of an owner.
+    pub async fn set_share(&self, owner: &str, weight: u32) -> Result<Share, ClientError> {
+        let url = self.transport.at(&["shares", owner]);
+        let body = SetShare { weight };
         self.transport.change(Method::PUT, url, Some(&body)).await
+    }
+
+    /// Removes the share of an owner, which then has weight 1.
+    pub async fn remove_share(&self, owner: &str) -> Result<(), ClientError> {
+        let url = self.transport.at(&["shares", owner]);
+        let no_body: Option<&()> = None;
+        self.transport
+            .send_change(Method::DELETE, url, no_body)
+            .await?;
+        Ok(())
     }
 
     /// Removes a cluster-wide limit that was set at run time.

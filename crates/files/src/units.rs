@@ -1,12 +1,13 @@
-//! Parsers of durations, sizes and decimal numbers: `1h30m`, `256MiB`, `0.5`.
+//! Parsers of durations, rates, sizes and decimal numbers: `1h30m`, `10/s`, `256MiB`, `0.5`.
 //!
 //! Each function returns a [`UnitError`] with message and hint; the caller adds the location. A
 //! duration without a unit is rejected, except zero.
 
+use baton_model::rate::Rate;
 use baton_model::time::Millis;
 
 use crate::error::{Kind, quote};
-use crate::limits::{DURATION_MS_MAX, SIZE_BYTES_MAX};
+use crate::limits::{COUNT_MAX, DURATION_MS_MAX, SIZE_BYTES_MAX};
 
 /// The error of a malformed duration, size or number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +119,30 @@ pub fn duration(text: &str) -> Result<Millis, UnitError> {
     }
     Ok(Millis(total))
 }
+
+/// Parses a rate: `10/s`, `600/m`, `5/30s`.
+///
+/// # Errors
+/// A missing or wrong count or period.
+pub fn rate(text: &str) -> Result<Rate, UnitError> {
+    let parsed = text.split_once('/').and_then(|(count, per)| {
+        let count: u32 = count.trim().parse().ok()?;
+        let per = per.trim();
+        // A unit without a number means one.
+        let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
+            duration(per)
+        } else {
+            duration(&format!("1{per}"))
+        };
+        let per = per.ok().filter(|per| *per > Millis(0))?;
+        (1..=COUNT_MAX)
+            .contains(&count)
+            .then_some(Rate { count, per })
+    });
+    parsed.ok_or_else(|| UnitError::bad(format!("{} is not a rate", quote(text)), RATE_HINT))
+}
+
+pub(crate) const RATE_HINT: &str = "write a count per duration, such as 1/s, 10/m or 5/30s";
 
 /// Parses a size in bytes: `256MiB`, `1GB`, `20G`, `1.5GiB`, `4096`.
 ///

@@ -77,6 +77,7 @@ use baton_core::scheduler::{Config as CoreConfig, StoreMode};
 use baton_model::api::LocalWorker;
 use baton_model::ids::Epoch;
 use baton_model::notify::NotifySettings;
+use baton_model::rate::LimitValue;
 use baton_model::time::Millis;
 use baton_model::timeouts::Timeouts;
 use baton_model::token::Secret;
@@ -186,7 +187,7 @@ pub struct Config {
     /// File that defines fleets.
     pub fleets_file: Option<PathBuf>,
     /// Cluster-wide limits by name.
-    pub limits: Vec<(String, u64)>,
+    pub limits: Vec<(String, LimitValue)>,
     /// Time budget of the protocol.
     pub timeouts: Timeouts,
     /// Whether a worker with another state directory may take the name of one that is unhealthy.

@@ -3,7 +3,9 @@
 use std::io::Write;
 
 use baton_client::Client;
-use baton_model::api::{Limit, LimitOrigin};
+use baton_files::units;
+use baton_model::api::{Limit, LimitOrigin, SetLimit};
+use baton_model::rate::Rate;
 use clap::{Args, Subcommand};
 
 use crate::connection::refused;
@@ -13,8 +15,10 @@ use crate::text::grouped;
 
 /// List, set or remove cluster-wide limits of resources
 ///
-/// Tasks request a limited resource by its name, as in `resources: { db/orders: 1 }`. A value that is
-/// set here is durable and takes the place of the scheduler's --limit until it is removed.
+/// Tasks request a limited resource by its name, as in `resources: { db/orders: 1 }`. A number limits how much
+/// is in use at once; a rate, such as 10/s, how much starts per time: each start takes its part, also that of
+/// a retry, and its end gives nothing back. A value that is set here is durable and takes the place of the
+/// scheduler's --limit until it is removed.
 ///
 /// With --json, an array of limits, in the API's format.
 #[derive(Debug, Args)]
@@ -22,6 +26,8 @@ use crate::text::grouped;
 Examples:
   baton limits
   baton limits set db/orders 4       at most 4 in use at once; lowering it kills nothing
+  baton limits set api 10/s          at most 10 starts per second, in even steps
+  baton limits set api 100/h --burst 20
   baton limits rm db/orders          back to --limit of the scheduler, if it has one")]
 pub(crate) struct Limits {
     #[command(subcommand)]
@@ -33,13 +39,19 @@ pub(crate) struct Limits {
 
 #[derive(Debug, Subcommand)]
 enum Action {
+    /// List all limits (the default)
+    Ls,
     /// Set a limit, or change it
     Set {
         /// Name of the resource, such as db/orders
         name: String,
-        /// How much may be in use at once
-        #[arg(value_name = "N")]
-        capacity: u64,
+        /// How much may be in use at once, or a rate of starts: 10/s, 600/m, 100/h, 5/30s
+        #[arg(value_name = "N|RATE", value_parser = value)]
+        value: Value,
+        /// How much of a rate may start at once after a pause [default: what a tenth of a second brings, at
+        /// least 1]
+        #[arg(long, value_name = "N")]
+        burst: Option<u64>,
     },
     /// Remove a limit that was set
     Rm {
@@ -48,20 +60,45 @@ enum Action {
     },
 }
 
+/// The value of a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    Capacity(u64),
+    Rate(Rate),
+}
+
+fn value(text: &str) -> Result<Value, String> {
+    if text.contains('/') {
+        let rate = units::rate(text);
+        return rate.map(Value::Rate).map_err(|error| error.to_string());
+    }
+    let capacity = text.parse().map(Value::Capacity);
+    capacity.map_err(|_| "expected a number such as 4, or a rate such as 10/s".to_owned())
+}
+
 pub(super) async fn run(command: &Limits, client: &Client) -> CommandResult {
     let mut out = Output::new();
     match &command.action {
-        None => list(
+        None | Some(Action::Ls) => list(
             &client.limits().await.map_err(refused)?,
             command.json,
             &mut out,
         )?,
-        Some(Action::Set { name, capacity }) => {
-            let limit = client.set_limit(name, *capacity).await.map_err(refused)?;
+        Some(Action::Set { name, value, burst }) => {
+            let (capacity, rate) = match value {
+                Value::Capacity(capacity) => (Some(*capacity), None),
+                Value::Rate(rate) => (None, Some(rate.to_string())),
+            };
+            let body = SetLimit {
+                capacity,
+                rate,
+                burst: *burst,
+            };
+            let limit = client.set_limit(name, &body).await.map_err(refused)?;
             if command.json {
                 out.json(&limit)?;
             } else {
-                writeln!(out, "{}: {}", clean(&limit.name), limit.capacity)?;
+                writeln!(out, "{}: {}", clean(&limit.name), limit.value())?;
             }
             if limit.used > limit.capacity {
                 note(&format!(
@@ -73,10 +110,10 @@ pub(super) async fn run(command: &Limits, client: &Client) -> CommandResult {
         Some(Action::Rm { name }) => {
             let removed = client.remove_limit(name).await.map_err(refused)?;
             let name = clean(&removed.name);
-            match removed.capacity {
+            match removed.value() {
                 _ if command.json => out.json(&removed)?,
                 None => writeln!(out, "{name}: removed")?,
-                Some(total) => writeln!(out, "{name}: {total} again, by --limit")?,
+                Some(value) => writeln!(out, "{name}: {value} again, by --limit")?,
             }
         }
     }
@@ -96,7 +133,15 @@ fn list(limits: &[Limit], json: bool, out: &mut Output) -> CommandResult {
 
 fn table(limits: &[Limit]) -> Table {
     let mut table = Table::default();
-    let head = ["NAME", "CAPACITY", "USED", "WAITING", "ORIGIN"];
+    let head = [
+        "NAME",
+        "CAPACITY",
+        "RATE",
+        "USED",
+        "NEXT START",
+        "WAITING",
+        "ORIGIN",
+    ];
     table.row(head.map(|it| Cell::new(it, Style::Faint)));
     for limit in limits {
         let style = if limit.used >= limit.capacity {
@@ -107,7 +152,9 @@ fn table(limits: &[Limit]) -> Table {
         table.row([
             clean(&limit.name).into(),
             grouped(limit.capacity).into(),
+            limit.rate.as_deref().map(clean).unwrap_or_default().into(),
             Cell::new(grouped(limit.used), style),
+            next_start(limit).into(),
             grouped(limit.waiting).into(),
             origin(limit).into(),
         ]);
@@ -115,10 +162,41 @@ fn table(limits: &[Limit]) -> Table {
     table
 }
 
+/// When a rate lets the next start.
+fn next_start(limit: &Limit) -> String {
+    match (&limit.rate, limit.next_start_seconds) {
+        (None, _) => String::new(),
+        (Some(_), None) => "now".to_owned(),
+        (Some(_), Some(seconds)) => format!("in {seconds:.1} s"),
+    }
+}
+
 fn origin(limit: &Limit) -> String {
-    match (limit.origin, limit.default) {
+    match (limit.origin, limit.default_value()) {
         (LimitOrigin::Flag, _) => "--limit".to_owned(),
         (LimitOrigin::RunTime, None) => "run time".to_owned(),
         (LimitOrigin::RunTime, Some(default)) => format!("run time, --limit is {default}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use baton_model::time::Millis;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_a_number_or_a_rate() {
+        assert_eq!(value("4"), Ok(Value::Capacity(4)));
+        let rate = |count, per| {
+            let per = Millis(per);
+            Ok(Value::Rate(Rate { count, per }))
+        };
+        assert_eq!(value("10/s"), rate(10, 1_000));
+        assert_eq!(value("600/m"), rate(600, 60_000));
+        assert_eq!(value("5/30s"), rate(5, 30_000));
+        for bad in ["", "x", "-1", "0/s", "10/", "10/x", "1.5/s"] {
+            assert!(value(bad).is_err(), "{bad}");
+        }
     }
 }

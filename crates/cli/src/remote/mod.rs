@@ -18,7 +18,9 @@
 //! | `runs` | workflow runs |
 //! | `schedulers` | list the schedulers of the store |
 //! | `workers` | list, drain and forget workers |
+//! | `array` | change an array while it runs |
 //! | `limits` | cluster-wide limits |
+//! | `share` | shares of owners in fair turns |
 //! | `secret` | values that tasks are given |
 //! | `alarms` | what is late, slow, short or stuck |
 //! | `notifications` | what was told to whom |
@@ -32,6 +34,7 @@
 //! A command that waits for a single instance exits with the exit code of its command.
 
 mod alarms;
+mod array;
 mod backfill;
 mod cancel;
 mod data;
@@ -51,6 +54,7 @@ pub(crate) mod runs;
 mod schedulers;
 mod secret;
 mod selection;
+mod share;
 mod show;
 mod status;
 mod submit;
@@ -104,7 +108,10 @@ pub(crate) enum Remote {
     Workers(workers::Workers),
     Drain(workers::Drain),
     Forget(workers::Forget),
+    Array(array::Array),
     Limits(limits::Limits),
+    #[command(visible_alias = "shares")]
+    Share(share::ShareCommand),
     #[command(visible_alias = "secrets")]
     Secret(secret::SecretCommand),
     Alarms(alarms::Alarms),
@@ -169,6 +176,8 @@ async fn execute(command: &Remote, client: &Client) -> CommandResult {
         Remote::Workers(command) => workers::workers(command, client).await,
         Remote::Drain(command) => workers::drain(command, client).await,
         Remote::Forget(command) => workers::forget(command, client).await,
+        Remote::Array(command) => array::run(command, client).await,
+        Remote::Share(command) => share::run(command, client).await,
         Remote::Limits(command) => limits::run(command, client).await,
         Remote::Secret(command) => secret::run(command, client).await,
         Remote::Alarms(command) => alarms::run(command, client).await,

@@ -13,6 +13,7 @@ mod inspection;
 mod kill;
 mod library;
 mod library_workflows;
+mod limits;
 mod lists;
 mod measurements;
 mod overview;

@@ -7,12 +7,10 @@ use std::collections::BTreeSet;
 use baton_core::clock::{self, Dst, ScheduleError, Zone};
 use baton_model::library::{Overlap, Rate, Schedule, TaskName, Trigger};
 use baton_model::limits::AFTER_MAX;
-use baton_model::time::Millis;
 
 use super::scalars::hash;
 use super::{Fields, Item, Reader};
 use crate::error::{Kind, quote};
-use crate::limits::COUNT_MAX;
 use crate::name::bad_name;
 use crate::schema::task::TRIGGER;
 use crate::tree::Value;
@@ -139,27 +137,14 @@ impl Reader {
     }
 
     fn launch_rate(&mut self, item: &Item<'_>) -> Option<Rate> {
-        const HINT: &str = "write a count per duration, such as 1/s, 10/m or 5/30s";
-        let text = self.text(item, HINT)?;
-        let parsed = text.split_once('/').and_then(|(count, per)| {
-            let count: u32 = count.trim().parse().ok()?;
-            let per = per.trim();
-            // A unit without a number means one.
-            let per = if per.starts_with(|c: char| c.is_ascii_digit()) {
-                units::duration(per)
-            } else {
-                units::duration(&format!("1{per}"))
-            };
-            let per = per.ok().filter(|per| *per > Millis(0))?;
-            (1..=COUNT_MAX)
-                .contains(&count)
-                .then_some(Rate { count, per })
-        });
-        if parsed.is_none() {
-            let message = format!("{} is not a rate", quote(text));
-            self.note(item, Kind::BadValue, message, HINT);
+        let text = self.text(item, units::RATE_HINT)?;
+        match units::rate(text) {
+            Ok(rate) => Some(rate),
+            Err(error) => {
+                self.note(item, error.kind, error.message, &error.hint);
+                None
+            }
         }
-        parsed
     }
 
     /// Errors never repeat the value: it may be the secret itself.

@@ -54,6 +54,7 @@ use baton_model::fact::{CopyEvidence, Fact, Holder};
 use baton_model::ids::{Epoch, RequestId, WorkerName};
 use baton_model::message::{Heartbeat, ToScheduler};
 use baton_model::principal::{NameOwner, Principal};
+use baton_model::rate::LimitValue;
 use baton_model::time::{Millis, Mono};
 use baton_store::{FactLog, StoreError};
 use tokio::sync::{oneshot, watch as latest};
@@ -102,7 +103,7 @@ impl Status {
 pub(crate) struct Setup {
     pub(crate) store: Arc<dyn FactLog>,
     pub(crate) config: Config,
-    pub(crate) limits: Vec<(String, u64)>,
+    pub(crate) limits: Vec<(String, LimitValue)>,
     pub(crate) mark: Arc<MarkFile>,
     pub(crate) metrics: Arc<Metrics>,
     /// Intervals of the election, for a shared store.

@@ -74,6 +74,8 @@ pub(super) fn log_facts(step: &Step<Fact, Effect>) {
             | Fact::WorkerNameAssigned { .. }
             | Fact::CopySettled { .. }
             | Fact::LimitSet { .. }
+            | Fact::ArrayLimitSet { .. }
+            | Fact::ShareSet { .. }
             | Fact::FleetDefined { .. }
             | Fact::FleetPaused { .. }
             | Fact::FleetRemoved { .. }

@@ -4,9 +4,10 @@ use axum::extract::{Extension, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use baton_core::scheduler::{Command, LimitError, LimitView, Reply};
-use baton_files::is_resource_name;
+use baton_files::{is_resource_name, units};
 use baton_model::api::{FieldProblem, Limit, LimitOrigin, LimitRemoval, List, SetLimit};
 use baton_model::limits::LIMIT_CAPACITY_MAX;
+use baton_model::rate::LimitValue;
 
 use super::app::App;
 use super::conditional::tagged;
@@ -16,6 +17,7 @@ use super::problem::{Answer, Fault};
 use super::response::respond;
 use super::{extract, views};
 use crate::access::Caller;
+use crate::clock;
 
 /// All cluster-wide limits
 #[cfg_attr(feature = "openapi", utoipa::path(
@@ -54,8 +56,9 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
 
 /// Set a cluster-wide limit
 ///
-/// It takes the place of the scheduler's `--limit` until it is removed. A capacity below what is in
-/// use kills nothing: no further instance that requests it starts.
+/// A capacity, which counts what is in use, or a rate, which counts starts per time. It takes the place of the
+/// scheduler's `--limit` until it is removed. A capacity below what is in use kills nothing: no further
+/// instance that requests it starts.
 #[cfg_attr(feature = "openapi", utoipa::path(
     put,
     path = "/limits/{name}",
@@ -64,7 +67,7 @@ pub(super) async fn show(State(app): State<App>, Path(name): Path<String>) -> An
     request_body = SetLimit,
     responses(
         (status = 200, description = "Set and durable.", body = Limit),
-        (status = 422, description = "The name or the capacity is invalid.")
+        (status = 422, description = "The name, the capacity or the rate is invalid.")
     )
 ))]
 pub(super) async fn set(
@@ -73,7 +76,7 @@ pub(super) async fn set(
     Path(name): Path<String>,
     request: Request,
 ) -> Answer<Response> {
-    let SetLimit { capacity } = extract::body(request).await?;
+    let value = value(&extract::body(request).await?)?;
     if !is_resource_name(&name) {
         return Err(unusable(
             "name",
@@ -81,11 +84,7 @@ pub(super) async fn set(
             "use a name such as licences or db/orders; cpu, memory, disk and gpu are those of workers",
         ));
     }
-    if capacity > LIMIT_CAPACITY_MAX {
-        let message = format!("it is more than {LIMIT_CAPACITY_MAX}");
-        return Err(unusable("capacity", message, "choose a smaller one"));
-    }
-    change(&app, &caller, &name, Some(capacity)).await?;
+    change(&app, &caller, &name, Some(value)).await?;
     Ok(respond(StatusCode::OK, &app.limit(&name).await?))
 }
 
@@ -109,17 +108,59 @@ pub(super) async fn remove(
 ) -> Answer<Response> {
     change(&app, &caller, &name, None).await?;
     let limits = app.limits().await?.into_iter();
+    let default = { limits }.find(|it| it.name == name);
     let removal = LimitRemoval {
-        capacity: { limits }.find(|it| it.name == name).map(|it| it.capacity),
+        capacity: default.as_ref().map(|it| it.capacity),
+        rate: default.and_then(|it| it.rate),
         name,
         links: views::links([("limits", "/limits/".to_owned())]),
     };
     Ok(respond(StatusCode::OK, &removal))
 }
 
-async fn change(app: &App, caller: &Caller, name: &str, total: Option<u64>) -> Answer<()> {
+/// The value of a request.
+fn value(set: &SetLimit) -> Answer<LimitValue> {
+    let capped = |field: &str, amount: u64| {
+        if amount > LIMIT_CAPACITY_MAX {
+            let message = format!("it is more than {LIMIT_CAPACITY_MAX}");
+            return Err(unusable(field, message, "choose a smaller one"));
+        }
+        Ok(amount)
+    };
+    let (capacity, burst) = (set.capacity, set.burst);
+    match (capacity, &set.rate) {
+        (Some(_), Some(_)) => Err(unusable(
+            "rate",
+            "capacity and rate exclude each other".to_owned(),
+            "send one of them",
+        )),
+        (None, None) => Err(unusable(
+            "capacity",
+            "there is neither capacity nor rate".to_owned(),
+            "send one of them, such as 4 or 10/s",
+        )),
+        (Some(_), None) if burst.is_some() => Err(unusable(
+            "burst",
+            "a burst belongs to a rate, and this is a capacity".to_owned(),
+            "leave it out, or send rate instead of capacity",
+        )),
+        (Some(capacity), None) => Ok(capped("capacity", capacity)?.into()),
+        (None, Some(text)) => {
+            let rate = units::rate(text);
+            let rate = rate.map_err(|error| unusable("rate", error.message, &error.hint))?;
+            if burst == Some(0) {
+                let message = "with a burst of 0 nothing starts".to_owned();
+                return Err(unusable("burst", message, "write at least 1"));
+            }
+            let burst = burst.map(|it| capped("burst", it)).transpose()?;
+            Ok(LimitValue::of_rate(rate, burst))
+        }
+    }
+}
+
+async fn change(app: &App, caller: &Caller, name: &str, value: Option<LimitValue>) -> Answer<()> {
     let name = name.to_owned();
-    let set = Command::SetLimit { name, total };
+    let set = Command::SetLimit { name, value };
     let Reply::LimitSet(done) = app.command(caller.principal(), set).await? else {
         return Err(Fault::wrong_reply());
     };
@@ -160,7 +201,9 @@ fn view(limit: LimitView) -> Limit {
     let path = format!("/limits/{}", limit.name.replace('/', "%2F"));
     Limit {
         name: limit.name,
-        capacity: limit.total,
+        capacity: limit.value.total,
+        rate: limit.value.rate.map(|it| it.to_string()),
+        next_start_seconds: limit.next_in.map(|it| it.0 as f64 / 1_000.0),
         used: u64::try_from(limit.used).unwrap_or(u64::MAX),
         waiting: limit.waiting,
         origin: if limit.is_set {
@@ -168,14 +211,17 @@ fn view(limit: LimitView) -> Limit {
         } else {
             LimitOrigin::Flag
         },
-        default: limit.default,
+        default: limit.default.map(|it| it.total),
+        default_rate: { limit.default }
+            .and_then(|it| it.rate)
+            .map(|it| it.to_string()),
         links: views::links([("self", path)]),
     }
 }
 
 impl App {
     async fn limits(&self) -> Answer<Vec<Limit>> {
-        self.query(|leader| leader.limits().map(view).collect())
+        self.query(|leader| leader.limits(clock::now()).map(view).collect())
             .await
     }
 

@@ -35,6 +35,8 @@
 //! | `schedulers` | the schedulers of the store |
 //! | `forward` | requests to a follower that only the leader can answer |
 //! | `cluster_limits` | cluster-wide limits of resources |
+//! | `array_limits` | concurrency limits of arrays |
+//! | `shares` | shares of owners in fair turns |
 //! | `alarms` | open alarms |
 //! | `secrets` | names of secrets |
 //! | `notifications` | notifications, and their channels |
@@ -52,6 +54,7 @@
 
 mod alarms;
 pub(crate) mod app;
+mod array_limits;
 mod arrays;
 mod attempt;
 mod backfills;
@@ -96,6 +99,7 @@ mod schedulers;
 mod schemas;
 mod secrets;
 mod server;
+mod shares;
 mod streams;
 #[cfg(test)]
 mod testing;

@@ -15,9 +15,9 @@ use tower_http::normalize_path::NormalizePath;
 use super::app::App;
 use super::owners::Scope;
 use super::{
-    alarms, backfills, cluster_limits, events, fleet, fleets, instances, library, lists, logs,
-    metrics, notifications, openapi, owner, processes, ranges, runs, schedulers, schemas, secrets,
-    server, tokens, usage, waits,
+    alarms, array_limits, backfills, cluster_limits, events, fleet, fleets, instances, library,
+    lists, logs, metrics, notifications, openapi, owner, processes, ranges, runs, schedulers,
+    schemas, secrets, server, shares, tokens, usage, waits,
 };
 
 /// A route.
@@ -84,6 +84,7 @@ routes! {
     DELETE "/instances/{id}"                  OPERATOR Instance    instances::cancel;
     POST   "/instances/{id}/kill"             OPERATOR Instance    instances::kill;
     POST   "/instances/{id}/retry"            OPERATOR Instance    instances::retry;
+    PUT    "/instances/{id}/limit"            OPERATOR Instance    array_limits::set;
     GET    "/instances/{id}/errors"           VIEWER   Instance    ranges::errors;
     GET    "/instances/{id}/timeline"         VIEWER   Instance    lists::timeline;
     GET    "/instances/{id}/explain"          VIEWER   Instance    instances::explain;
@@ -141,6 +142,9 @@ routes! {
     GET    "/limits/{name}"                   VIEWER   Unowned     cluster_limits::show;
     PUT    "/limits/{name}"                   OPERATOR Server      cluster_limits::set;
     DELETE "/limits/{name}"                   OPERATOR Server      cluster_limits::remove;
+    GET    "/shares/"                         VIEWER   Unowned     shares::list;
+    PUT    "/shares/{owner}"                  OPERATOR Server      shares::set;
+    DELETE "/shares/{owner}"                  OPERATOR Server      shares::remove;
     GET    "/fleets/"                         VIEWER   Unowned     fleets::list;
     GET    "/fleets/{name}"                   VIEWER   Unowned     fleets::show;
     PUT    "/fleets/{name}"                   ADMIN    Server      fleets::define;
@@ -250,6 +254,8 @@ mod tests {
             ("POST", "/workers/{name}/forget"),
             ("PUT", "/limits/{name}"),
             ("DELETE", "/limits/{name}"),
+            ("PUT", "/shares/{owner}"),
+            ("DELETE", "/shares/{owner}"),
             ("PUT", "/fleets/{name}"),
             ("DELETE", "/fleets/{name}"),
             ("POST", "/fleets/{name}/trial"),

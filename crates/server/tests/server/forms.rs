@@ -165,6 +165,7 @@ async fn a_form_of_a_limit_says_at_its_field_what_is_wrong() {
     for (name, capacity, field, message) in [
         ("db/orders", "many", "capacity", "it is not a whole number"),
         ("db/orders", "-1", "capacity", "it is not a whole number"),
+        ("db/orders", "10/x", "capacity", "10/x"),
         ("cpu", "4", "name", "not the name of a custom resource"),
         ("", "4", "name", "it is empty"),
     ] {
@@ -184,5 +185,14 @@ async fn a_form_of_a_limit_says_at_its_field_what_is_wrong() {
     assert_eq!(limit.body["capacity"], 4);
     let page = browser.page("/limits/").await;
     assert!(page.contains("DELETE /limits/db%2Forders"), "{page}");
+    // A rate is sent back as it is shown.
+    for typed in ["10/s", "10/s, burst 20"] {
+        let set = send("api", typed).await;
+        assert_eq!(set.status(), StatusCode::SEE_OTHER);
+        let limit = server.get("/limits/api").await;
+        assert_eq!(limit.body["rate"], "10/s");
+    }
+    let page = browser.page("/limits/").await;
+    assert!(page.contains("value=\"10/s, burst 20\""), "{page}");
     server.stop().await;
 }

@@ -1,6 +1,7 @@
 //! The whole server in this process: real sockets, a real store, and workers that are the protocol
 //! machine of the core over TCP, with work that ends as its name specifies.
 
+mod cluster_limits;
 mod disk;
 mod events;
 mod failure;

@@ -265,7 +265,7 @@ async fn explained(server: &Server, path: &str, reason: &str) -> Value {
 async fn every_instance_explains_what_it_waits_for() {
     let dir = tempfile::tempdir().expect("a place");
     let limited = Config {
-        limits: vec![("db".to_owned(), 1)],
+        limits: vec![("db".to_owned(), 1.into())],
         ..config(dir.path())
     };
     let server = Server::start(limited).await;

@@ -276,6 +276,13 @@ async fn the_client_that_changes_workers_limits_or_the_library_is_in_the_events(
     ask(post.clone(), "/workers/w1/forget", json!({})).await;
     ask(put.clone(), "/limits/db", json!({"capacity": 3})).await;
     ask(delete.clone(), "/limits/db", json!({})).await;
+    let rate = json!({"rate": "10/s", "burst": 20});
+    ask(put.clone(), "/limits/api", rate).await;
+    server.submit_array("slow", 1, 9).await;
+    let limit = json!({"maxConcurrent": 2});
+    ask(put.clone(), "/instances/i1..i9/limit", limit).await;
+    ask(put.clone(), "/shares/lab", json!({"weight": 3})).await;
+    ask(delete.clone(), "/shares/lab", json!({})).await;
     let entry = |program: &str| json!({"task": "e", "run": [program]});
     ask(post, "/lab/tasks/", entry("true")).await;
     let pause = json!({"paused": true, "reason": "move"});
@@ -293,6 +300,10 @@ async fn the_client_that_changes_workers_limits_or_the_library_is_in_the_events(
         "an operator declared it gone, requested by ann (not authenticated)",
         "the limit db is 3, requested by ann (not authenticated)",
         "the limit db is no longer set at run time, requested by ann (not authenticated)",
+        "the limit api is 10/s, burst 20, requested by ann (not authenticated)",
+        "at most 2 of the array i1 run at once, requested by ann (not authenticated)",
+        "the share of owner lab is 3, requested by ann (not authenticated)",
+        "the share of owner lab is 1, as that of others, requested by ann (not authenticated)",
         "task lab/e is at revision 1, defined by ann (not authenticated)",
         "lab/e was paused by ann (not authenticated): move",
         "lab/e was unpaused by ann (not authenticated)",

@@ -1,7 +1,7 @@
 //! Cluster-wide limits.
 
 use askama::Template;
-use baton_model::api::{Limit, LimitOrigin, List};
+use baton_model::api::{Limit, LimitOrigin, List, Share};
 
 use super::limit_form::LimitForm;
 use crate::frame::{Action, Frame};
@@ -15,30 +15,38 @@ pub struct LimitsPage {
     pub rows: Vec<LimitRow>,
     /// The form that sets one.
     pub form: LimitForm,
+    /// Shares of owners that were set.
+    pub shares: Vec<Share>,
 }
 
 /// A limit.
 pub struct LimitRow {
     pub name: String,
     pub capacity: u64,
+    /// Starts per time; empty if the limit counts what is in use.
+    pub rate: String,
     pub used: u64,
     pub waiting: u64,
     pub is_full: bool,
     pub origin: String,
+    /// As the form takes it.
+    pub value: String,
     pub actions: Vec<Action>,
 }
 
 impl LimitsPage {
     #[must_use]
-    pub fn new(frame: Frame, list: &List<Limit>, form: LimitForm) -> Self {
+    pub fn new(frame: Frame, list: &List<Limit>, shares: List<Share>, form: LimitForm) -> Self {
         let rows = list.items.iter().map(|limit| LimitRow {
             name: limit.name.clone(),
             capacity: limit.capacity,
+            rate: limit.rate.clone().unwrap_or_default(),
             used: limit.used,
             waiting: limit.waiting,
+            value: limit.value(),
             actions: removal(limit).into_iter().collect(),
             is_full: limit.used >= limit.capacity,
-            origin: match (limit.origin, limit.default) {
+            origin: match (limit.origin, limit.default_value()) {
                 (LimitOrigin::Flag, _) => "--limit".to_owned(),
                 (LimitOrigin::RunTime, Some(default)) => {
                     format!("set at run time, {default} by --limit")
@@ -50,6 +58,7 @@ impl LimitsPage {
             frame,
             rows: rows.collect(),
             form,
+            shares: shares.items,
         }
     }
 }

@@ -172,12 +172,19 @@ async fn set_limit(api: &ApiClient, fields: &Fields) -> Result<Option<String>, P
         let hint = "write a name such as licences or db/orders";
         return Err(wrong("name", "it is empty", hint));
     }
-    let not_whole = "it is not a whole number";
-    let capacity: u64 = typed("capacity")
-        .parse()
-        .map_err(|_| wrong("capacity", not_whole, "write a number such as 4"))?;
+    let not_whole = |_| {
+        let hint = "write a number such as 4, or a rate such as 10/s";
+        wrong("capacity", "it is not a whole number", hint)
+    };
+    let whole = |text: &str| text.parse::<u64>().map_err(not_whole);
+    // A rate as the list shows it: `10/s, burst 20`.
+    let body = match typed("capacity").split_once(", burst ") {
+        Some((rate, burst)) => json!({ "rate": rate, "burst": whole(burst)? }),
+        None if typed("capacity").contains('/') => json!({ "rate": typed("capacity") }),
+        None => json!({ "capacity": whole(typed("capacity"))? }),
+    };
     let target = format!("PUT /limits/{}", encoded(typed("name")));
-    let body = json!({ "capacity": capacity }).to_string();
+    let body = body.to_string();
     send(api, &target, Some(body), &[]).await.map(|_| None)
 }
 

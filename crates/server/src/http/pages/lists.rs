@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use baton_model::api::{
-    Alarm, Instance, Limit, List, Notification, NotificationChannel, Problem, Run, Secret,
+    Alarm, Instance, Limit, List, Notification, NotificationChannel, Problem, Run, Secret, Share,
 };
 use baton_web::frame::Refresh;
 use baton_web::pages::alarms::AlarmsPage;
@@ -92,6 +92,7 @@ pub(super) async fn limits(
     form: LimitForm,
 ) -> Result<Response, Problem> {
     let list: List<Limit> = api.get("/limits").await?;
+    let shares: List<Share> = api.get("/shares").await?;
     let mut frame = pages.frame(api, "Limits", "/limits/");
     let (refresh, status) = if form.is_refused() {
         // Its address is that of the form.
@@ -101,7 +102,7 @@ pub(super) async fn limits(
         (Refresh::Often, StatusCode::OK)
     };
     frame.refresh = refresh;
-    Ok(html(status, &LimitsPage::new(frame, &list, form)))
+    Ok(html(status, &LimitsPage::new(frame, &list, shares, form)))
 }
 
 pub(super) async fn secrets(
