@@ -37,6 +37,7 @@ from ._local.server import Server, up
 from ._records.events import Event, EventStream
 from ._records.views import (
     Alarm,
+    ArrayLimit,
     ErrorGroup,
     Fleet,
     FleetJob,
@@ -51,6 +52,7 @@ from ._records.views import (
     RunProblem,
     RunTask,
     Secret,
+    Share,
     Submitter,
     TaskUsage,
     WaitGroup,
@@ -74,6 +76,7 @@ from .errors import (
 __all__ = [
     "Alarm",
     "Array",
+    "ArrayLimit",
     "AsyncArray",
     "AsyncClient",
     "AsyncHandle",
@@ -113,6 +116,7 @@ __all__ = [
     "RunTask",
     "Secret",
     "Server",
+    "Share",
     "Submitter",
     "Task",
     "TaskFunction",

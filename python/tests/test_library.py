@@ -102,6 +102,43 @@ def test_limits_are_set_and_removed(client: Client) -> None:
     assert caught.value.status == 404
 
 
+def test_a_limit_may_be_a_rate(client: Client) -> None:
+    limit = client.set_limit("api/py", rate="10/s", burst=20)
+    assert (limit.rate, limit.capacity, limit.used) == ("10/s", 20, 0)
+    assert limit.next_start_seconds is None
+    for fields in ({}, {"capacity": 1, "rate": "1/s"}, {"rate": "often"}):
+        with pytest.raises(BatonError) as caught:
+            client.set_limit("api/py", **fields)  # type: ignore[arg-type]
+        assert caught.value.status == 422
+    client.remove_limit("api/py")
+
+
+def test_the_limit_of_an_array_changes_while_it_waits(client: Client) -> None:
+    client.set_limit("gate/py", 0)
+    array = client.submit("true", array=3, resources={"gate/py": 1})
+    limit = client.limit_array(array.id, 2)
+    assert (limit.first, limit.last) == (f"i{array.first}", f"i{array.last}")
+    assert (limit.max_concurrent, limit.in_flight) == (2, 0)
+    assert client.limit_array(array[1].id, None).max_concurrent is None
+    alone = client.submit("true", resources={"gate/py": 1})
+    with pytest.raises(BatonError, match="no element of an array") as caught:
+        client.limit_array(alone.id, 2)
+    assert caught.value.status == 422
+    client.remove_limit("gate/py")
+    array.cancel()
+    alone.cancel()
+
+
+def test_shares_are_set_and_removed(client: Client) -> None:
+    assert client.set_share("lab", 3).weight == 3
+    assert [(each.owner, each.weight) for each in client.shares()] == [("lab", 3)]
+    with pytest.raises(BatonError) as caught:
+        client.set_share("lab", 0)
+    assert caught.value.status == 422
+    client.remove_share("lab")
+    assert client.shares() == []
+
+
 def test_secrets_are_set_used_and_removed(client: Client) -> None:
     secret = client.set_secret("py/key", "tr0ub4dor")
     assert (secret.owner, secret.name, secret.source, secret.version) == ("py", "key", "store", 1)

@@ -19,12 +19,12 @@ from .conftest import PYTHON
 
 #: Every name here is a promise: a new one is documented in the README first.
 NAMES = """
-Alarm Array AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError CallFuture Client
-ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Fleet FleetJob Handle
-Instance InstanceFailed InstanceProgress ItemCounts Library Limit MeasuredUse Output Percentiles
-Problem Process RemoteTraceback Run RunConflict RunEdge RunFailed RunItem RunProblem RunTask Secret
-Server Submitter Task TaskFunction TaskUsage Template Tick WaitGroup WaitTimeout Waited Worker
-Workflow WorkflowError as_completed report_progress task up wait
+Alarm Array ArrayLimit AsyncArray AsyncClient AsyncHandle AsyncInstance AsyncRun BatonError
+CallFuture Client ConnectionFailed Entry ErrorGroup Event EventStream Executor FieldError Fleet
+FleetJob Handle Instance InstanceFailed InstanceProgress ItemCounts Library Limit MeasuredUse Output
+Percentiles Problem Process RemoteTraceback Run RunConflict RunEdge RunFailed RunItem RunProblem
+RunTask Secret Server Share Submitter Task TaskFunction TaskUsage Template Tick WaitGroup
+WaitTimeout Waited Worker Workflow WorkflowError as_completed report_progress task up wait
 """.split()
 
 #: `baton.call` is started by workers, and not imported; so is `baton.__main__`, by `-m baton`.

@@ -30,10 +30,12 @@ from .._records.events import EventStream
 from .._records.views import (
     ENDED,
     Alarm,
+    ArrayLimit,
     Fleet,
     FleetJob,
     Limit,
     Secret,
+    Share,
     TaskUsage,
     WaitGroup,
     Worker,
@@ -371,18 +373,50 @@ class Client(Submitter, Several):
         path = self.transport.at("limits", end="/")
         return [Limit.read(each) for each in self.pages(path, {})]
 
-    def set_limit(self, name: str, capacity: int) -> Limit:
+    def set_limit(
+        self,
+        name: str,
+        capacity: Optional[int] = None,
+        *,
+        rate: Optional[str] = None,
+        burst: Optional[int] = None,
+    ) -> Limit:
         """Sets a cluster-wide limit, durably: it takes the place of the scheduler's `--limit`.
 
-        A capacity below what is in use kills nothing: no more starts until less is in use.
+        Either a capacity, which counts what is in use, or a rate of starts, such as `10/s`, of which `burst` may
+        come at once. A capacity below what is in use kills nothing: no more starts until less is in use.
         """
         path = self.transport.at("limits", name)
-        body = values.write({"capacity": capacity}).encode()
+        fields = {"capacity": capacity, "rate": rate, "burst": burst}
+        body = values.write({name: it for name, it in fields.items() if it is not None}).encode()
         return Limit.read(self.transport.change("PUT", path, body))
 
     def remove_limit(self, name: str) -> None:
         """Removes a limit that was set: the one of the scheduler's `--limit` is in force again."""
         self.transport.change("DELETE", self.transport.at("limits", name))
+
+    def limit_array(self, ids: str, max_concurrent: Optional[int]) -> ArrayLimit:
+        """Changes how many elements of an array (`i1..i1000`) run at once, while it runs; `None` for no limit.
+
+        A limit below what is in flight kills nothing: no more elements start until fewer are.
+        """
+        path = self.transport.at("instances", str(ids), "limit")
+        body = values.write({"maxConcurrent": max_concurrent}).encode()
+        return ArrayLimit.read(self.transport.change("PUT", path, body))
+
+    def shares(self) -> List[Share]:
+        """Shares of owners in fair turns that were set, by owner; every other owner has weight 1."""
+        path = self.transport.at("shares", end="/")
+        return [Share.read(each) for each in self.pages(path, {})]
+
+    def set_share(self, owner: str, weight: int) -> Share:
+        """Sets the turns that an owner gets for each one of an owner with weight 1, from 1 to 1000."""
+        body = values.write({"weight": weight}).encode()
+        return Share.read(self.transport.change("PUT", self.transport.at("shares", owner), body))
+
+    def remove_share(self, owner: str) -> None:
+        """Removes the share of an owner, which then has weight 1."""
+        self.transport.change("DELETE", self.transport.at("shares", owner))
 
     def secrets(self, owner: Optional[str] = None) -> List[Secret]:
         """Secrets that work of an owner may have, or all, without their values."""

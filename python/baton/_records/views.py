@@ -79,7 +79,7 @@ class Limit:
 
     name: str
     capacity: int
-    #: More than the capacity after that was lowered.
+    #: More than the capacity after that was lowered. Of a rate, what recent starts have taken of its burst.
     used: int
     #: Waiting instances that request it.
     waiting: int
@@ -87,6 +87,10 @@ class Limit:
     origin: str
     #: The capacity that the scheduler's flag sets.
     default: Optional[int] = None
+    #: Starts per time, such as `10/s`, if it is a rate; the capacity is then its burst.
+    rate: Optional[str] = None
+    #: Of a rate that is used up: seconds until the next start is possible.
+    next_start_seconds: Optional[float] = None
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Limit:
@@ -98,7 +102,46 @@ class Limit:
             waiting=data["waiting"],
             origin=data["origin"],
             default=data.get("default"),
+            rate=data.get("rate"),
+            next_start_seconds=data.get("nextStartSeconds"),
         )
+
+
+@dataclass(frozen=True)
+class ArrayLimit:
+    """The concurrency limit of an array."""
+
+    #: Its first and its last instance.
+    first: str
+    last: str
+    #: How many elements may run at once; `None` if there is no limit.
+    max_concurrent: Optional[int]
+    #: Elements that a worker has.
+    in_flight: int
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> ArrayLimit:
+        """Reads the server's JSON."""
+        return cls(
+            first=data["first"],
+            last=data["last"],
+            max_concurrent=data["maxConcurrent"],
+            in_flight=data["inFlight"],
+        )
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of an owner in fair turns."""
+
+    owner: str
+    #: Turns for each one of an owner with weight 1.
+    weight: int
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Share:
+        """Reads the server's JSON."""
+        return cls(owner=data["owner"], weight=data["weight"])
 
 
 @dataclass(frozen=True)
