@@ -379,7 +379,7 @@ impl Model {
 
 /// Outputs of a task: sometimes not the ones that another task needs.
 fn progress(rng: &mut Rng) -> Box<Progress> {
-    let line = rng.pick(vec!["7/9 rows", "50%", "words only"]);
+    let line = rng.pick(&["7/9 rows", "50%", "words only"]);
     Box::new(Progress::parse(line, Wall(rng.below(1 << 40))).expect("a line"))
 }
 
