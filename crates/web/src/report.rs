@@ -387,9 +387,9 @@ mod tests {
             "0",
             "6",
             "3.00 s",
-            "30.0 s",
+            "30 s",
             "0.5 of 2",
-            "300 MiB of 512 MiB",
+            "300.0 MiB of 512.0 MiB",
         ];
         assert_eq!(fetch[..expected.len()], expected, "{fetch:?}");
         for part in [
