@@ -75,7 +75,7 @@ def test_an_entry_is_checked_saved_changed_and_removed(page, server):
     expect(page.locator("h1")).to_have_text(f"ann/{name} task, revision 1")
     page.get_by_role("link", name="Edit").click()
     expect(text).to_have_value(f"owner: ann\nrun: echo one\ntask: {name}\ntrigger:\n  schedule: every hour\n")
-    # Somebody else is faster.
+    # Another client is faster.
     (server.directory / "hourly.yaml").write_text(good.replace("one", "two"))
     server.baton("library", "put", "hourly.yaml")
     text.fill(good.replace("one", "three"))

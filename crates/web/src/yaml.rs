@@ -154,13 +154,13 @@ mod tests {
 
     #[test]
     fn keys_and_values_have_classes_and_are_escaped() {
-        let definition = json!({"run": "set -e\nkey: <b>\n", "n": 3, "x: y": "a: <i>",
+        let definition = json!({"run": "set -e\nkey: <b>\n", "count": 3, "x: y": "a: <i>",
             "list": ["plain", {"k": true}]});
         let html = highlight(&definition).0;
         for part in [
             "<span class=\"key\">run</span>: |\n<span class=\"str\">  set -e</span>\n\
              <span class=\"str\">  key: &lt;b&gt;</span>\n",
-            "<span class=\"key\">n</span>: <span class=\"num\">3</span>",
+            "<span class=\"key\">count</span>: <span class=\"num\">3</span>",
             "<span class=\"key\">&quot;x: y&quot;</span>: <span class=\"str\">&quot;a: &lt;i&gt;&quot;</span>",
             "  - <span class=\"str\">plain</span>\n",
             "    <span class=\"key\">k</span>: <span class=\"num\">true</span>\n",

@@ -27,7 +27,7 @@ pub struct EditPage {
     pub errors: Vec<TextError>,
     /// Why the text is refused.
     pub problem: Option<String>,
-    /// What saving would do.
+    /// The change that *Save* would make, in words.
     pub outcome: Option<String>,
     /// The changes of the current revision by the text.
     pub changes: Markup,

@@ -123,7 +123,7 @@ pub(super) async fn submit(State(pages): State<Pages>, request: Request) -> Resp
     }
 }
 
-/// The form after a refusal. If somebody else has changed the entry, it has the changes against the
+/// The form after a refusal. If another client has changed the entry, it has the changes against the
 /// revision that is current now, which a second attempt replaces.
 async fn refused(
     pages: &Pages,
