@@ -267,7 +267,7 @@ impl Placement {
     /// The queues of each class, owner and priority: how many wait in it, and the first of them.
     pub fn queues(&self) -> impl Iterator<Item = (ClassId, u64, InstanceId)> + '_ {
         let queues = self.queue.class_queues.iter();
-        queues.filter_map(|(at, it)| Some((ClassId(it.class), it.waiting, self.queue.head(at)?)))
+        queues.filter_map(|(at, it)| Some((ClassId(it.class), it.waiting, self.queue.head(at)?.1)))
     }
 
     /// The next decision about an instance prefers any other worker to this one.

@@ -206,10 +206,10 @@ impl Bullpen {
         }
         for (first, last) in waiting {
             for instance in ledger.requeued(first, last) {
-                self.ready(instance);
+                self.ready(ledger, instance);
             }
             let fresh = ledger.waiting_within(first, last);
-            fresh.for_each(|range| self.fresh(&range));
+            fresh.for_each(|range| self.fresh(ledger, &range));
         }
     }
 
