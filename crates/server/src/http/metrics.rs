@@ -113,8 +113,11 @@ async fn by_entry(app: &App, text: &mut Text) {
     }
 }
 
+/// The value of a label, and its number of a tally.
+type Column = (&'static str, fn(&Tally) -> u64);
+
 fn tallied(text: &mut Text, tallies: &[(String, String, Tally)]) {
-    let mut family = |family: &Family, columns: &[(&str, fn(&Tally) -> u64)]| {
+    let mut family = |family: &Family, columns: &[Column]| {
         // An entry has no series of what it never does, and all of what it does: a counter that appears with
         // a 1 has not increased for Prometheus.
         let concerned = tallies

@@ -81,7 +81,7 @@ struct PartialSuccess {
 
 /// The number of spans that the receiver has rejected, and why. A reply that is no JSON rejects none.
 pub(super) fn rejected(reply: &[u8]) -> (u64, String) {
-    let reply: Reply = serde_json::from_slice(reply).unwrap_or_default();
+    let reply: Reply = baton_model::json::from_slice(reply).unwrap_or_default();
     let PartialSuccess {
         rejected_spans,
         error_message,
