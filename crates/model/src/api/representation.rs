@@ -9,12 +9,13 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::{
-    AcceptReply, Alarm, AttemptProcesses, Backfill, BackfillLaunch, BackfillReply, CancelReply,
-    ChannelTest, CreatedToken, DefineReply, DueTimes, ErrorGroup, Event, Explanation, Fleet,
-    FleetJob, FleetJobLog, FleetPage, FleetUsage, Instance, KillCounts, KillReply, LibraryPage,
-    Limit, LimitRemoval, List, Notification, NotificationChannel, Owner, Problem, RangeSummary,
-    Readiness, Rekeyed, ResumePreview, RetryCounts, Root, Run, RunItem, RunReply, RunTask,
-    Scheduler, Secret, SubmitReply, Task, Tick, Token, TriggerReply, Usage, Worker,
+    AcceptReply, Alarm, ArrayLimit, AttemptProcesses, Backfill, BackfillLaunch, BackfillReply,
+    CancelReply, ChannelTest, CreatedToken, DefineReply, DueTimes, ErrorGroup, Event, Explanation,
+    Fleet, FleetJob, FleetJobLog, FleetPage, FleetUsage, Instance, KillCounts, KillReply,
+    LibraryPage, Limit, LimitRemoval, List, Notification, NotificationChannel, Owner, Problem,
+    RangeSummary, Readiness, Rekeyed, ResumePreview, RetryCounts, Root, Run, RunItem, RunReply,
+    RunTask, Scheduler, Secret, Share, SubmitReply, Task, TaskUsage, Tick, Token, TriggerReply,
+    Usage, WaitGroup, Worker,
 };
 use crate::fleet::Trial;
 
@@ -77,6 +78,7 @@ macro_rules! named {
 named! {
     AcceptReply,
     Alarm,
+    ArrayLimit,
     AttemptProcesses,
     Backfill,
     BackfillLaunch,
@@ -116,13 +118,16 @@ named! {
     RunTask,
     Scheduler,
     Secret,
+    Share,
     SubmitReply,
     Task<F>,
+    TaskUsage,
     Tick,
     Token,
     Trial,
     TriggerReply,
     Usage,
+    WaitGroup,
     Worker,
 }
 

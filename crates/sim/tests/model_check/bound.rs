@@ -67,6 +67,7 @@ impl Bound {
             // Alarms report only: nothing depends on them.
             stuck_after: Millis(0),
             predecessor_grace: Millis(0),
+            tracing: None,
             bugs: self.bugs,
         }
     }

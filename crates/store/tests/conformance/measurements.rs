@@ -52,6 +52,7 @@ fn ended(lease: LeaseId, outcome: Outcome, elapsed: u64) -> Fact {
         next_attempt: None,
         outputs: None,
         stderr_tail: None,
+        progress: None,
     }
 }
 

@@ -201,8 +201,8 @@ impl Model {
                 holder: holder(rng.below(9)),
                 spec: spec(rng),
             },
-            _ => match rng.below(18) {
-                6.. => self.about_library(rng, id),
+            _ => match rng.below(19) {
+                7.. => self.about_library(rng, id),
                 0 => Fact::LeaseTimeSet {
                     lease: Millis(rng.below(90_000)),
                 },

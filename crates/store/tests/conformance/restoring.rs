@@ -11,7 +11,7 @@ use baton_model::time::Wall;
 use baton_model::workflow::ItemEnd;
 use baton_store::facts::FactQuery;
 use baton_store::view::{Query, View};
-use baton_store::{FactLog as _, Retention, Store, Views as _};
+use baton_store::{Retention, Store};
 use baton_testing::Rng;
 
 use crate::Open;

@@ -24,7 +24,9 @@ impl LimitForm {
                 hint => format!("{}; {hint}", error.message),
             })
         };
-        let capacity_error = at("capacity").or_else(|| at("rate")).or_else(|| at("burst"));
+        let capacity_error = at("capacity")
+            .or_else(|| at("rate"))
+            .or_else(|| at("burst"));
         let name_error = at("name");
         let is_told = name_error.is_some() || capacity_error.is_some();
         Self {

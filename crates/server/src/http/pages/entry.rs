@@ -135,7 +135,7 @@ async fn answers(
         format!("workflow=&task={}", encoded(&entry.name))
     };
     let used = format!(
-        "/usage/tasks?owner={}&limit={GRID_TASKS}&{of_tasks}",
+        "/usage/tasks/?owner={}&limit={GRID_TASKS}&{of_tasks}",
         encoded(&entry.owner)
     );
     let used = api
