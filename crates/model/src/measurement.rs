@@ -112,7 +112,6 @@ impl From<AttemptEnd> for MeasuredEnd {
 /// The measurements of one attempt, or the run time of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Measurement {
-    /// When it was recorded.
     pub at: Wall,
     pub elapsed: Millis,
     /// CPU time of all of its processes.

@@ -22,7 +22,7 @@ const LOOKED_AT_MAX: usize = 64;
 /// The state of an instance that is in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    Waiting(Wait),
+    Waiting(Box<Wait>),
     Running {
         worker: WorkerName,
         lease: LeaseId,
@@ -34,7 +34,7 @@ pub enum Standing {
 impl Standing {
     /// What it waits for; none if it runs.
     #[must_use]
-    pub const fn wait(&self) -> Option<&Wait> {
+    pub fn wait(&self) -> Option<&Wait> {
         match self {
             Self::Waiting(wait) => Some(wait),
             Self::Running { .. } => None,
@@ -48,7 +48,9 @@ impl Scheduler {
     pub fn explain(&self, id: InstanceId, now: Now) -> Option<Standing> {
         let instance = self.ledger.find(id)?;
         let reason = match instance.state {
-            UniversalState::Queued => return Some(Standing::Waiting(self.queued(&instance, now))),
+            UniversalState::Queued => {
+                return Some(Standing::Waiting(self.queued(&instance, now).into()));
+            }
             UniversalState::Launched | UniversalState::Running => {
                 let lease = instance.lease.as_ref()?;
                 let worker = lease.holder.worker.clone();
@@ -66,7 +68,7 @@ impl Scheduler {
             }
             _ => return None,
         };
-        Some(Standing::Waiting(reason.into()))
+        Some(Standing::Waiting(Box::new(reason.into())))
     }
 
     /// How long an attempt of an instance's task usually takes, if some have ended; none if the instance is over or

@@ -41,7 +41,7 @@ impl Scheduler {
     /// What all that is queued waits for, or all of one owner.
     #[must_use]
     pub fn wait_groups(&self, owner: Option<&str>, now: Now) -> WaitGroups {
-        let mut found = Found {
+        let mut found = Groups {
             scheduler: self,
             owner,
             now,
@@ -65,7 +65,7 @@ impl Scheduler {
 }
 
 /// The groups so far, by their sentence.
-struct Found<'a> {
+struct Groups<'a> {
     scheduler: &'a Scheduler,
     owner: Option<&'a str>,
     now: Now,
@@ -73,7 +73,7 @@ struct Found<'a> {
     others: u64,
 }
 
-impl Found<'_> {
+impl Groups<'_> {
     /// Adds instances that wait for the same as the first of them.
     fn add(&mut self, first: InstanceId, count: u64) {
         if !self.is_wanted(first) {
@@ -87,7 +87,7 @@ impl Found<'_> {
         let group = groups.entry(wait.first_text()).or_insert(WaitGroup {
             count: 0,
             first,
-            wait,
+            wait: *wait,
         });
         group.count += count;
         group.first = group.first.min(first);

@@ -100,9 +100,10 @@ async fn array(app: &App, target: Target) -> Answer<Ids> {
 }
 
 fn no_array(from: InstanceId, to: InstanceId) -> Fault {
-    let message = match from == to {
-        true => format!("{from} is no element of an array"),
-        false => format!("{} are no array", InstanceRange(from, to)),
+    let message = if from == to {
+        format!("{from} is no element of an array")
+    } else {
+        format!("{} are no array", InstanceRange(from, to))
     };
     let hint = "only the elements of an array have a common limit; `baton limits set` limits a resource \
                 that any tasks request";

@@ -118,6 +118,7 @@ impl Leader {
         let Some(Standing::Waiting(wait)) = self.standing(id) else {
             panic!("{:?}", self.standing(id));
         };
+        let wait = *wait;
         assert!(wait.is_for_worker(), "{wait:?}");
         let counted: usize = wait.workers.iter().map(|group| group.workers).sum();
         assert_eq!(counted, self.core.seats().len(), "{wait:?}");

@@ -100,7 +100,7 @@ pub(super) async fn submit(State(pages): State<Pages>, request: Request) -> Resp
                 &api,
                 fields,
                 StatusCode::UNPROCESSABLE_ENTITY,
-                checked,
+                *checked,
             );
         }
     };
@@ -216,7 +216,7 @@ async fn changes(api: &ApiClient, name: &TaskName, file: Value) -> Option<(Value
 }
 
 /// The entry that a text defines, and its file as JSON.
-fn parsed(fields: &Fields) -> Result<(TaskName, Value), Checked> {
+fn parsed(fields: &Fields) -> Result<(TaskName, Value), Box<Checked>> {
     let file = baton_files::parse_any(fields.text.as_bytes(), Format::Yaml, "definition");
     let named = file.and_then(|file| Ok((file.definition(None)?.0, file.to_json())));
     let (name, file) = named.map_err(|errors| {
@@ -229,13 +229,13 @@ fn parsed(fields: &Fields) -> Result<(TaskName, Value), Checked> {
             message: it.message,
             hint: it.hint,
         });
-        Checked {
+        Box::new(Checked {
             errors: at.collect(),
             problem: Some(format!(
                 "The text has {count} {problems}; nothing was changed."
             )),
             ..Checked::default()
-        }
+        })
     })?;
     // An existing entry keeps its name; the API tells of a text that has another one.
     Ok((fields.entry.parse().unwrap_or(name), file))
