@@ -255,7 +255,7 @@ mod tests {
                 "owner": "ann", "name": "nightly", "revision": 2, "current": true, "definedAt": 0,
                 "trigger": {"schedule": schedule}, "scheduleText": "daily at 3:00", "links": {},
             });
-            let task: Task<Value> = baton_model::json::from_value(task).expect("an entry");
+            let task: Task<Value> = baton_model::json::from_value(&task).expect("an entry");
             facts(&task, None).lines(&Output::new())
         };
         let schedule = |catch_up: &str| {
