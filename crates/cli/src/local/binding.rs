@@ -66,21 +66,16 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// `NAME=VALUE`, or `NAME` for the value that this command has.
-pub(crate) fn variable_or_own(text: &str) -> Result<(String, String), String> {
-    if text.is_empty() || text.contains('=') {
-        return variable(text).map_err(|reason| match &*reason {
-            "expected NAME=VALUE" => "expected NAME=VALUE or NAME".to_owned(),
-            _ => reason,
-        });
+/// `NAME=VALUE`, or `NAME` alone.
+pub(crate) fn variable_or_name(text: &str) -> Result<(String, Option<String>), String> {
+    if text.is_empty() || text.contains(['=', '\0']) {
+        return match variable(text) {
+            Ok((name, value)) => Ok((name, Some(value))),
+            Err(_) if !text.contains('\0') => Err("expected NAME=VALUE or NAME".to_owned()),
+            Err(reason) => Err(reason),
+        };
     }
-    match std::env::var(text) {
-        Ok(value) => Ok((text.to_owned(), value)),
-        Err(std::env::VarError::NotPresent) => Err(format!(
-            "{text} is not set here; set it, or write {text}=VALUE"
-        )),
-        Err(std::env::VarError::NotUnicode(_)) => Err(format!("the value of {text} is not UTF-8")),
-    }
+    Ok((text.to_owned(), None))
 }
 
 fn port(text: &str) -> Result<(String, u16), String> {

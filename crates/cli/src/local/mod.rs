@@ -31,7 +31,7 @@ use baton_runner::root::{Root, default_root};
 use clap::{Args, Subcommand};
 
 use crate::output::{CommandResult, Failure};
-pub(crate) use binding::{pair, params, variable, variable_or_own};
+pub(crate) use binding::{pair, params, variable, variable_or_name};
 pub(crate) use run::{code, failure_code};
 pub(crate) use tail::StreamPrinter;
 

@@ -142,8 +142,12 @@ fn variables_of_the_submission_are_named() {
     assert_eq!(shown.good(), "file {{ eu }}\n");
 
     for (option, value, reason) in [
-        ("-E", "MISSING", "MISSING is not set here"),
-        ("--export", "MISSING", "environment variable not found"),
+        ("-E", "MISSING", "-E MISSING: it is not set here"),
+        (
+            "--export",
+            "MISSING",
+            "--export MISSING: it is not set here",
+        ),
         ("--export", "A=1", "-E NAME=VALUE"),
     ] {
         let refused = run(&["submit", option, value, "--", "true"]);

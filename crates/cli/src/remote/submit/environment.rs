@@ -58,17 +58,25 @@ pub(super) fn export(text: &str) -> Result<Export, String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Environment {
     pub(super) directory: Directory,
-    /// Those of the task file and of `-E` count more.
+    /// Those of the task file count more.
     pub(super) variables: Vec<(String, String)>,
+    /// Those of `-E`, which count most.
+    pub(super) named: Vec<(String, String)>,
 }
 
 impl Environment {
     /// That of work elsewhere.
     pub(super) fn new(directory: Directory, command: &Submit) -> Result<Self, Failure> {
         let export = command.export.as_ref().unwrap_or(&Export::None);
+        let named = command.options.env.iter();
+        let named = named.map(|(name, value)| match value {
+            Some(value) => Ok((name.clone(), value.clone())),
+            None => own("-E", name),
+        });
         Ok(Self {
             directory,
             variables: variables(export)?,
+            named: named.collect::<Result<_, _>>()?,
         })
     }
 
@@ -105,12 +113,20 @@ fn variables(export: &Export) -> Result<Vec<(String, String)>, Failure> {
             Ok(all)
         }
         Export::Names(names) => {
-            let value = |name: &String| match env::var(name) {
-                Ok(value) => Ok((name.clone(), value)),
-                Err(error) => Err(Failure::usage(format!("--export {name}: {error}"))),
-            };
-            names.iter().map(value).collect()
+            let named = names.iter().map(|name| own("--export", name));
+            named.collect()
         }
+    }
+}
+
+/// A variable of this command, which an option names.
+fn own(option: &str, name: &str) -> Result<(String, String), Failure> {
+    match env::var(name) {
+        Ok(value) => Ok((name.to_owned(), value)),
+        Err(env::VarError::NotPresent) => Err(Failure::usage(format!(
+            "{option} {name}: it is not set here; set it, or write -E {name}=VALUE"
+        ))),
+        Err(error) => Err(Failure::usage(format!("{option} {name}: {error}"))),
     }
 }
 

@@ -23,7 +23,7 @@ use super::{logs, waiting};
 use crate::check::check_all;
 use crate::connection::refused;
 use crate::ids;
-use crate::local::{pair, params, variable, variable_or_own};
+use crate::local::{pair, params, variable, variable_or_name};
 use crate::output::{CommandResult, Failure, Output, clean, note};
 use crate::text::{count, shell};
 
@@ -162,8 +162,8 @@ struct TaskOptions {
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     /// Environment variable; NAME alone has the value of this command's; may be repeated
-    #[arg(short = 'E', long = "env", value_name = "NAME[=VALUE]", value_parser = variable_or_own)]
-    env: Vec<(String, String)>,
+    #[arg(short = 'E', long = "env", value_name = "NAME[=VALUE]", value_parser = variable_or_name)]
+    env: Vec<(String, Option<String>)>,
     /// Secret of its owner, as a file below $BATON_SECRETS; may be repeated
     #[arg(long = "secret", value_name = "NAME")]
     secrets: Vec<String>,

@@ -190,7 +190,7 @@ fn apply_options(task: &mut Map<String, Value>, options: &TaskOptions, environme
             insert_into(task, "env", name, escape(value).into());
         }
     }
-    for (name, value) in &options.env {
+    for (name, value) in &environment.named {
         insert_into(task, "env", name, escape(value).into());
     }
     labels(task, &options.labels);
@@ -311,7 +311,7 @@ mod tests {
             timeout: Some("1h".to_owned()),
             time: Some("30m".to_owned()),
             warn: Some("USR1@60s".to_owned()),
-            env: pairs(&[("A", "{{b}}")]),
+            env: Vec::new(),
             cwd: None,
             output: Some("o%a".to_owned()),
             error: None,
@@ -327,6 +327,7 @@ mod tests {
                 &Environment {
                     directory: Directory::Path("/d".to_owned()),
                     variables: pairs(&[("A", "here"), ("B", "{{there}}")]),
+                    named: pairs(&[("A", "{{b}}")]),
                 },
                 false
             )
