@@ -108,7 +108,7 @@ def test_a_limit_may_be_a_rate(client: Client) -> None:
     assert limit.next_start_seconds is None
     for fields in ({}, {"capacity": 1, "rate": "1/s"}, {"rate": "often"}):
         with pytest.raises(BatonError) as caught:
-            client.set_limit("api/py", **fields)  # type: ignore[arg-type]
+            client.set_limit("api/py", **fields)
         assert caught.value.status == 422
     client.remove_limit("api/py")
 

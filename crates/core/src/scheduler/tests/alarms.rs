@@ -77,7 +77,7 @@ impl Leader {
     }
 
     /// Waits, while the worker stays in contact.
-    fn pass(&mut self, worker: &mut Remote, span: Millis) {
+    pub(super) fn pass(&mut self, worker: &mut Remote, span: Millis) {
         let end = self.now + span;
         while self.now < end {
             self.heartbeat(worker, WorkerState::Healthy);
