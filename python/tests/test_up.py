@@ -65,6 +65,8 @@ PROGRAM = """
 import os, signal, sys
 import baton
 
+# A shell's command in the background ignores it, and so would this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 server = baton.up()
 try:
     # As a terminal does on ^C.

@@ -42,7 +42,6 @@ Examples:
   baton submit --cwd /data/project -- make -j4
   baton submit --wait --logs -E STAGE -- ./deploy.sh
   ls *.csv | baton submit --each-line - -j 4 --wait --logs -- wc -l '{{ item }}' > counts.txt
-  parts=$(baton submit --array 1-9 -- ./part.sh); baton submit --after $parts -- ./join.sh
   baton submit --idempotency-key report-2026-11-15 report.yaml   repeated, it submits once
 
 A command runs in the directory of its submission, if scheduler and worker are those of `baton up` on
