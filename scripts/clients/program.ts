@@ -1,13 +1,15 @@
-// A program over the types that openapi-typescript generates. `tsc` checks it; it does not run.
+// A program over the types that openapi-typescript generates: `tsc` checks it, then it runs.
 import createClient from "openapi-fetch";
 import type { components, paths } from "./api.js";
 
 type Instance = components["schemas"]["Instance"];
 type Event = components["schemas"]["Event"];
 
-const api = createClient<paths>({ baseUrl: "http://127.0.0.1:1" });
+declare const process: { argv: string[] };
 
-export async function submitted(): Promise<Instance | undefined> {
+const api = createClient<paths>({ baseUrl: process.argv[2] });
+
+async function submitted(): Promise<Instance | undefined> {
   const reply = await api.POST("/instances/", { body: { file: { task: "hello", run: "true" } } });
   if (reply.error) {
     const problems: string[] = (reply.error.errors ?? []).map((it) => `${it.field}: ${it.message}`);
@@ -20,7 +22,7 @@ export async function submitted(): Promise<Instance | undefined> {
   return shown.data && "attempts" in shown.data ? shown.data : undefined;
 }
 
-export async function waiting(): Promise<Instance[]> {
+async function waiting(): Promise<Instance[]> {
   const { data } = await api.GET("/bullpen/", { params: { query: { limit: 10 } } });
   return data?.items ?? [];
 }
@@ -35,3 +37,17 @@ export function granted(event: Event): string | undefined {
 
 // @ts-expect-error: a submission needs a file.
 export const incomplete: components["schemas"]["Submit"] = { params: {} };
+
+const instance = await submitted();
+if (instance?.name !== "hello") {
+  throw new Error(`submitted: ${JSON.stringify(instance)}`);
+}
+for (const other of await waiting()) {
+  if (!other.id.startsWith("i")) {
+    throw new Error(`waiting: ${JSON.stringify(other)}`);
+  }
+}
+const { error, response } = await api.GET("/instances/{id}", { params: { path: { id: "i999999999" } } });
+if (response.status !== 404 || !error?.detail.includes("i999999999")) {
+  throw new Error(`an unknown instance: ${JSON.stringify(error)}`);
+}
