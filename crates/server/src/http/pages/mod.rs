@@ -11,6 +11,7 @@
 //! | `show` | the page of each address |
 //! | `edit` | the form that adds or changes an entry |
 //! | `entry` | the page of an entry of the library |
+//! | `hosts` | the pages of workers, fleets and schedulers |
 //! | `lists` | the pages of lists |
 //! | `attention` | entries that fail again and again, for the overview |
 //! | `range` | the page of a range, whose counts may take long |
@@ -42,6 +43,7 @@ mod api_client;
 mod attention;
 mod edit;
 mod entry;
+mod hosts;
 mod lists;
 mod live;
 mod range;

@@ -4,17 +4,14 @@ use axum::extract::{MatchedPath, Query, Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::Response;
 use baton_model::api::{
-    Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Fleet, FleetJob,
-    FleetPage as FleetList, Instance, LibraryPage as Entries, List, MEDIA_TYPE, Problem, Readiness,
-    ResumePreview, Run, RunItem, RunTask, Scheduler, Usage, Worker,
+    Backfill, BackfillLaunch, ErrorGroup, Event, Explanation, Instance, LibraryPage as Entries,
+    List, MEDIA_TYPE, Problem, Readiness, ResumePreview, Run, RunItem, RunTask, Usage,
 };
 use baton_model::fact::FactKind;
 use baton_model::json;
 use baton_web::frame::Refresh;
 use baton_web::pages::components::ComponentsPage;
 use baton_web::pages::filters::Filters;
-use baton_web::pages::fleet::{WorkerPage, WorkersPage};
-use baton_web::pages::fleets::{self, FleetPage, FleetsPage};
 use baton_web::pages::instance::{self, InstancePage, LogView};
 use baton_web::pages::instances::ListKind;
 use baton_web::pages::items::ItemsPage;
@@ -23,12 +20,11 @@ use baton_web::pages::limit_form::LimitForm;
 use baton_web::pages::overview::{self, OverviewPage};
 use baton_web::pages::plain::{DataPage, EventsPage, KeysPage};
 use baton_web::pages::run::{self, PreviewPage, RunPage};
-use baton_web::pages::schedulers::{Leadership, SchedulersPage, leader};
 use baton_web::pages::usage::{self, UsagePage};
 use serde_json::{Value, json};
 
 use super::api_client::ApiClient;
-use super::{Pages, attention, entry, html, lists, range, redirect};
+use super::{Pages, attention, entry, hosts, html, lists, range, redirect};
 use crate::http::views::encoded;
 
 /// Rows of a table on a page about something else.
@@ -37,10 +33,6 @@ pub(super) const ROWS: usize = 10;
 /// Items of a run, and tasks, on its page.
 const ITEMS: usize = 200;
 const TASKS: usize = 1_000;
-
-/// Instances on the pages of workers: those that run, and those that have ended.
-const HELD: usize = 100;
-const ENDED: usize = 20;
 
 /// Events a second on their page: more than anyone can read.
 const EVENTS_RATE: u64 = 40;
@@ -82,15 +74,15 @@ pub(super) async fn page(pages: &Pages, request: Request) -> Response {
         ["usage", "tasks"] => return other(pages, api, request).await,
         [owner, "tasks"] => library(pages, &api, &format!("/{owner}/tasks"), &query).await,
         [owner, "tasks", name] => entry::page(pages, &api, owner, name, &query).await,
-        ["workers"] => workers(pages, &api).await,
-        ["fleets"] => fleets(pages, &api).await,
-        ["fleets", name] => fleet(pages, &api, name, &query).await,
+        ["workers"] => hosts::workers(pages, &api).await,
+        ["fleets"] => hosts::fleets(pages, &api).await,
+        ["fleets", name] => hosts::fleet(pages, &api, name, &query).await,
         ["alarms"] => lists::alarms(pages, &api, &query).await,
         ["limits"] => lists::limits(pages, &api, LimitForm::default()).await,
         ["secrets"] => lists::secrets(pages, &api, &query).await,
         ["notifications"] => lists::notifications(pages, &api, &query).await,
-        ["schedulers"] => schedulers(pages, &api).await,
-        ["workers", name] => worker(pages, &api, name).await,
+        ["schedulers"] => hosts::schedulers(pages, &api).await,
+        ["workers", name] => hosts::worker(pages, &api, name).await,
         ["usage"] => usage(pages, &api, &query).await,
         ["events"] => events(pages, &api, query).await,
         [owner, "usage"] => Ok(redirect(&of_owner("/usage/", owner, query))),
@@ -356,97 +348,6 @@ async fn backfill(pages: &Pages, api: &ApiClient, id: &str) -> Result<Response, 
     let launches: List<BackfillLaunch> = api.get(&launches).await?;
     let frame = pages.frame(api, backfill.id.clone(), "/backfills/");
     let page = BackfillPage::new(frame, &backfill, &launches);
-    Ok(html(StatusCode::OK, &page))
-}
-
-async fn workers(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
-    let running = format!("/arena?limit={HELD}");
-    let (list, running) = tokio::join!(
-        api.get::<List<Worker>>("/workers"),
-        api.get_part::<List<Instance>>(&running, "What runs"),
-    );
-    let (list, running) = (list?, running.map(|list| list.items).unwrap_or_default());
-    let mut frame = pages.frame(api, "Workers", "/workers/");
-    // The history does not tell of the health of workers.
-    frame.refresh = Refresh::Often;
-    Ok(html(
-        StatusCode::OK,
-        &WorkersPage::new(frame, &list, &running),
-    ))
-}
-
-async fn worker(pages: &Pages, api: &ApiClient, name: &str) -> Result<Response, Problem> {
-    let worker: Worker = api.get(&format!("/workers/{name}")).await?;
-    let name = encoded(&worker.name);
-    let running = format!("/arena?worker={name}&limit={HELD}&sort=-submitted");
-    let ended = format!("/history?worker={name}&limit={ENDED}");
-    let (running, ended) = tokio::join!(
-        api.get::<List<Instance>>(&running),
-        api.get_part::<List<Instance>>(&ended, "What has ended here"),
-    );
-    let running = running?;
-    let mut frame = pages.frame(api, worker.name.clone(), "/workers/");
-    frame.refresh = Refresh::Often;
-    let changes = pages.0.recent.worker(&worker.name);
-    let page = WorkerPage::new(frame, &worker, &running, ended, changes);
-    Ok(html(StatusCode::OK, &page))
-}
-
-async fn fleets(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
-    let page: FleetList = api.get("/fleets").await?;
-    let mut frame = pages.frame(api, "Fleets", "/fleets/");
-    // The history does not tell of plans and reasons.
-    frame.refresh = Refresh::Often;
-    Ok(html(StatusCode::OK, &FleetsPage::new(frame, page)))
-}
-
-async fn fleet(
-    pages: &Pages,
-    api: &ApiClient,
-    name: &str,
-    query: &Pairs,
-) -> Result<Response, Problem> {
-    let fleet: Fleet = api.get(&format!("/fleets/{name}")).await?;
-    let path = format!("/fleets/{}/jobs", encoded(&fleet.name));
-    let (jobs, workers) = tokio::join!(
-        api.get::<List<FleetJob>>(&path),
-        api.get_part("/workers", "The workers"),
-    );
-    let jobs = jobs?;
-    let asked = Some(parameter(query, "job")).filter(|it| !it.is_empty());
-    let shown = asked.or_else(|| fleets::suspect(&fleet, &jobs.items).map(str::to_owned));
-    let selected = match shown {
-        Some(job) => {
-            let path = format!("{path}/{}/log", encoded(&job));
-            let logs = api.get_part(&path, &format!("The log of {job}")).await;
-            Some((job, logs))
-        }
-        None => None,
-    };
-    let mut frame = pages.frame(api, fleet.name.clone(), "/fleets/");
-    frame.refresh = Refresh::Often;
-    let answers = fleets::Answers {
-        fleet,
-        jobs,
-        workers,
-        selected,
-    };
-    Ok(html(StatusCode::OK, &FleetPage::new(frame, answers)))
-}
-
-async fn schedulers(pages: &Pages, api: &ApiClient) -> Result<Response, Problem> {
-    let list: List<Scheduler> = api.get("/schedulers").await?;
-    let recent = &pages.0.recent;
-    let epoch = leader(&list.items).and_then(|leader| leader.epoch);
-    let leadership = Leadership {
-        is_shared: pages.0.app.0.peers.is_some(),
-        since: epoch.and_then(|epoch| recent.leads_since(epoch)),
-        changes: recent.leadership(),
-    };
-    let mut frame = pages.frame(api, "Schedulers", "/schedulers/");
-    // The history does not tell of terms and silence.
-    frame.refresh = Refresh::Often;
-    let page = SchedulersPage::new(frame, &list, leadership);
     Ok(html(StatusCode::OK, &page))
 }
 
