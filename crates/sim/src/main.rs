@@ -202,6 +202,9 @@ fn replay_command(args: &Args, seed: u64) -> String {
     if args.workflows {
         command += " --workflows";
     }
+    if args.crashes {
+        command += " --crashes";
+    }
     if args.schedules {
         command += " --schedules";
     }
