@@ -28,7 +28,7 @@ use crate::text::count;
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Instances that are followed at once: each is asked for twice per [`POLL_INTERVAL`].
 const FOLLOWED_MAX: usize = 50;
-/// Instances whose output is printed in one go: the largest array.
+/// Instances whose output is printed in one go: their ids are held in memory. More of them are files for `--output`.
 const PRINTED_MAX: u64 = 1_000_000;
 /// Instances of which the output is read while that of an earlier one is printed.
 const READ_AHEAD: usize = 16;

@@ -170,7 +170,7 @@ async fn until_idle(command: &Drain, client: &Client) -> CommandResult {
                 format!(
                     "{name}: {running} after {waited}{}; see `baton arena --worker {name}`, or end them with \
                      `baton kill --worker {name}`",
-                    longest(command, client).await
+                    example(command, client).await
                 ),
             ));
         }
@@ -182,7 +182,7 @@ async fn until_idle(command: &Drain, client: &Client) -> CommandResult {
 }
 
 /// The one that was submitted first of what runs on a worker, as a clause.
-async fn longest(command: &Drain, client: &Client) -> String {
+async fn example(command: &Drain, client: &Client) -> String {
     let filter = InstanceFilter {
         worker: Some(command.worker.clone()),
         ..InstanceFilter::default()
